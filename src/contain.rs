@@ -1,0 +1,47 @@
+//! Panics of user code, stopped where they would hurt a stranger.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs user code that nobody waits for: a destructor, a hook, a waker. Says whether it panicked.
+///
+/// `AssertUnwindSafe` is right for such code: after a panic nothing of ours has been half-changed,
+/// because no lock is held and no borrowed state is shared with it.
+pub(crate) fn contain(user_code: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(user_code)) {
+        Ok(()) => false,
+        Err(payload) => {
+            // The payload is user data as well, and its destructor may panic in turn. The payload
+            // of that second panic is leaked: there is no end to the game otherwise.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(second);
+            }
+            true
+        }
+    }
+}
+
+/// Drops user data whose owner is gone. Says whether the destructor panicked.
+pub(crate) fn drop_contained<T>(value: T) -> bool {
+    contain(|| drop(value))
+}
+
+#[cfg(all(test, not(watertight_loom)))]
+mod tests {
+    use super::*;
+
+    struct Bomb(u32);
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                std::panic::resume_unwind(Box::new(Bomb(self.0 - 1)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_goes_no_further() {
+        assert!(drop_contained(Bomb(3)));
+        assert!(!drop_contained(Bomb(0)));
+    }
+}

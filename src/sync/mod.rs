@@ -1,0 +1,28 @@
+//! Threads, locks and atomics: the only door to them for the rest of the crate.
+//!
+//! Floor 0. It imports nothing of ours. Ordinary builds get [`real`], the loom models get `model`;
+//! both offer the same names, so that the code that ships is the code that is model-checked.
+//!
+//! Two kinds of `Arc` leave this module on purpose. [`Arc`] is always the standard library's: job
+//! cells and user-supplied trait objects live in it, because loom's cannot hold a trait object.
+//! [`OwnerArc`] is the one that loom watches: it holds what is shared for the life of a runtime, so
+//! that a model reports it when it leaks.
+
+mod count;
+#[cfg(all(test, watertight_loom))]
+mod model;
+#[cfg(not(all(test, watertight_loom)))]
+mod real;
+
+#[cfg(all(test, watertight_loom))]
+pub(crate) use self::model as platform;
+#[cfg(not(all(test, watertight_loom)))]
+pub(crate) use self::real as platform;
+
+pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};
+pub(crate) use self::platform::{
+    AtomicU64, Condvar, Mutex, MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, spawn, spin_until,
+    thread_local,
+};
+pub(crate) use std::sync::atomic::Ordering;
+pub(crate) use std::sync::{Arc, Weak};

@@ -1,0 +1,49 @@
+//! [`Vitals`]: what an error, an event or a log line may say about a bulkhead.
+
+use std::time::Duration;
+
+use crate::name::Name;
+use crate::sync::Tally;
+
+/// The facts about a bulkhead that outlive it in errors. Shared, so that a refusal allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Vitals {
+    pub(crate) name: Name,
+    pub(crate) threads: usize,
+    pub(crate) queue: usize,
+    /// How many callers may wait for a place.
+    pub(crate) submitters: usize,
+    /// A moving average of the run time in nanoseconds; 0 until a job has ended.
+    pace: Tally,
+}
+
+impl Vitals {
+    pub(crate) fn new(name: Name, threads: usize, queue: usize, submitters: usize) -> Self {
+        Self { name, threads, queue, submitters, pace: Tally::new(0) }
+    }
+
+    /// Learns from a run. Called under the compartment's lock, so that no sample is lost.
+    pub(crate) fn learn(&self, ran: Duration) {
+        let sample = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let before = self.pace.get();
+        // One part in eight: follows a change of the dependency within some ten jobs, and is not
+        // thrown by one slow answer.
+        let now = if before == 0 { sample } else { before - before / 8 + sample / 8 };
+        self.pace.set(now.max(1));
+    }
+
+    /// How long one job runs, if any has.
+    pub(crate) fn pace(&self) -> Option<Duration> {
+        match self.pace.get() {
+            0 => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// How long until `jobs` jobs have ended, all threads working.
+    pub(crate) fn time_for(&self, jobs: usize) -> Option<Duration> {
+        let rounds = jobs.div_ceil(self.threads.max(1));
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        self.pace().map(|pace| pace.saturating_mul(rounds))
+    }
+}
