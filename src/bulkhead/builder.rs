@@ -1,0 +1,264 @@
+//! [`BulkheadBuilder`]: the description of one bulkhead.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::compartment::{Hooks, RejectionPolicy, Rules, ThreadInfo};
+use crate::error::{BuildError, BuildErrorKind};
+use crate::name::Name;
+use crate::sync::Arc;
+use crate::vitals::Vitals;
+
+/// Describes one bulkhead. Made by [`Bulkhead::builder`](crate::Bulkhead::builder), checked by
+/// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
+#[must_use = "a description does nothing until a runtime is built from it"]
+#[derive(Clone)]
+pub struct BulkheadBuilder {
+    name: String,
+    threads: usize,
+    queue: Option<usize>,
+    policy: RejectionPolicy,
+    queue_limit: Option<Duration>,
+    call_limit: Option<Duration>,
+    refuse_late: bool,
+    cores: Option<CoreRequest>,
+    stack_size: Option<usize>,
+    hooks: Hooks,
+}
+
+/// Which cores a bulkhead asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CoreRequest {
+    These(Vec<usize>),
+    Any(usize),
+}
+
+/// The most threads, places and waiting callers that one bulkhead may have: two orders of magnitude
+/// beyond what has been measured to be useful, and small enough that no sum overflows.
+const MOST: usize = 1 << 30;
+
+/// A description that has been checked.
+pub(crate) struct Settings {
+    pub(crate) name: Name,
+    pub(crate) rules: Rules,
+    pub(crate) call_limit: Option<Duration>,
+    pub(crate) cores: Option<CoreRequest>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) hooks: Hooks,
+}
+
+impl Settings {
+    pub(crate) fn vitals(&self) -> Vitals {
+        let Rules { threads, queue, .. } = self.rules;
+        Vitals::new(self.name.clone(), threads, queue, self.rules.submitters())
+    }
+}
+
+impl BulkheadBuilder {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            threads: 0,
+            queue: None,
+            policy: RejectionPolicy::Reject,
+            queue_limit: None,
+            call_limit: Some(Duration::from_secs(1)),
+            refuse_late: false,
+            cores: None,
+            stack_size: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// How many threads the bulkhead has, and so how many of its jobs run at once.
+    ///
+    /// The setting has no default. By Little's law it is the calls per second times the seconds that
+    /// one takes, with room to spare: 150 calls/s of 15 ms keep 2.25 threads busy. Zero is an error.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How many jobs may be queued while every thread is taken. Zero hands jobs directly to threads.
+    ///
+    /// Defaults to the number of threads: enough for a burst, and no more waiting than one job's
+    /// run time.
+    pub fn queue(mut self, places: usize) -> Self {
+        self.queue = Some(places);
+        self
+    }
+
+    /// What a full queue does with one more job. Defaults to [`RejectionPolicy::Reject`].
+    pub fn rejection(mut self, policy: RejectionPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The longest that a job may be queued; then it ends unstarted.
+    ///
+    /// Zero means that a job starts at once or not at all; [`Duration::MAX`] means no limit, as does
+    /// the default.
+    pub fn queue_limit(mut self, limit: Duration) -> Self {
+        self.queue_limit = (limit != Duration::MAX).then_some(limit);
+        self
+    }
+
+    /// The longest that [`call`](crate::Bulkhead::call) and
+    /// [`call_async`](crate::Bulkhead::call_async) may take as a whole.
+    ///
+    /// Defaults to one second, as in most systems of this kind: a caller that waits without limit is
+    /// how one slow dependency takes every thread. [`Duration::MAX`] means no limit. Zero is an
+    /// error: no call could be made.
+    pub fn call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = (limit != Duration::MAX).then_some(limit);
+        self
+    }
+
+    /// Lets calls take as long as they take. For work that has a limit of its own.
+    pub fn no_deadline(mut self) -> Self {
+        self.call_limit = None;
+        self
+    }
+
+    /// Refuses a job at once if, by the bulkhead's recent pace, it would be started after its
+    /// deadline or its queue limit. Defaults to `false`: the pace is an estimate, and a job that is
+    /// tried may still make it.
+    pub fn refuse_late(mut self, refuse: bool) -> Self {
+        self.refuse_late = refuse;
+        self
+    }
+
+    /// Pins the bulkhead's threads to these cores, which no other bulkhead may have.
+    ///
+    /// On Linux each thread may run on any of them; elsewhere it gets one of them. Overlaps, cores
+    /// that the process may not use, and ids above 1023 are errors. Defaults to no pinning.
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = Some(CoreRequest::These(cores.into_iter().collect()));
+        self
+    }
+
+    /// Pins the bulkhead's threads to this many cores, chosen from those that no bulkhead names, in
+    /// ascending order. More than there are is an error. Defaults to no pinning.
+    pub fn core_count(mut self, cores: usize) -> Self {
+        self.cores = Some(CoreRequest::Any(cores));
+        self
+    }
+
+    /// The stack of each thread in bytes. Defaults to the platform's, usually 2 MiB; memory is used
+    /// as it is touched, so a larger one costs address space only.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Runs on each worker thread before its first job. A panic in it is caught and counted, and the
+    /// thread serves all the same.
+    pub fn on_thread_start(
+        mut self,
+        hook: impl Fn(&ThreadInfo<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Runs on each worker thread after its last job. A panic in it is caught and counted.
+    pub fn on_thread_stop(
+        mut self,
+        hook: impl Fn(&ThreadInfo<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.stop = Some(Arc::new(hook));
+        self
+    }
+
+    pub(crate) fn check(self) -> Result<Settings, BuildError> {
+        let label = self.name.clone();
+        let wrong = |setting, problem: String| {
+            BuildError::new(BuildErrorKind::InvalidSetting, Some(&label), setting, problem)
+        };
+        let name = Name::new(&self.name).map_err(|problem| wrong("name", problem))?;
+        if self.threads == 0 {
+            return Err(wrong(
+                "threads",
+                "is 0 or was not set; state how many jobs may run at once, at least 1".into(),
+            ));
+        }
+        let queue = self.queue.unwrap_or(self.threads);
+        let submitters = match self.policy {
+            RejectionPolicy::Wait { submitters, .. } => submitters,
+            _ => 0,
+        };
+        for (setting, value) in
+            [("threads", self.threads), ("queue", queue), ("submitters", submitters)]
+        {
+            if value > MOST {
+                return Err(wrong(setting, format!("is {value}; at most {MOST} is allowed")));
+            }
+        }
+        match self.policy {
+            RejectionPolicy::DropOldest if queue == 0 => {
+                return Err(wrong(
+                    "queue",
+                    "is 0, which leaves `DropOldest` nothing to drop; give it at least 1, or choose \
+                     `Reject`"
+                        .into(),
+                ));
+            }
+            RejectionPolicy::Wait { submitters: 0, .. } => {
+                return Err(wrong(
+                    "submitters",
+                    "is 0, so that no caller may wait; allow at least 1, or choose `Reject`".into(),
+                ));
+            }
+            _ => {}
+        }
+        if self.call_limit.is_some_and(|limit| limit.is_zero()) {
+            return Err(wrong(
+                "call_limit",
+                "is zero, so that every call would be too late; use `no_deadline()` for no limit"
+                    .into(),
+            ));
+        }
+        if self.stack_size == Some(0) {
+            return Err(wrong("stack_size", "is 0 bytes; leave it unset for the default".into()));
+        }
+        let rules = Rules {
+            threads: self.threads,
+            queue,
+            policy: self.policy,
+            queue_limit: self.queue_limit,
+            refuse_late: self.refuse_late,
+        };
+        let (call_limit, cores) = (self.call_limit, self.cores);
+        Ok(Settings { name, rules, call_limit, cores, stack_size: self.stack_size, hooks: self.hooks })
+    }
+}
+
+impl fmt::Debug for BulkheadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart in full, so that a new setting cannot be forgotten here.
+        let Self {
+            name,
+            threads,
+            queue,
+            policy,
+            queue_limit,
+            call_limit,
+            refuse_late,
+            cores,
+            stack_size,
+            hooks,
+        } = self;
+        f.debug_struct("BulkheadBuilder")
+            .field("name", name)
+            .field("threads", threads)
+            .field("queue", queue)
+            .field("rejection", policy)
+            .field("queue_limit", queue_limit)
+            .field("call_limit", call_limit)
+            .field("refuse_late", refuse_late)
+            .field("cores", cores)
+            .field("stack_size", stack_size)
+            .field("hooks", hooks)
+            .finish()
+    }
+}

@@ -1,0 +1,539 @@
+//! [`Compartment`]: one bulkhead's queue and threads behind one lock.
+//!
+//! Floor 2. The decisions are [`state`]'s. This file locks it, unlocks it, and only then tells
+//! whoever has to be told: no user code, which is closures, destructors, wakers and hooks, runs
+//! under a lock.
+//!
+//! The locks, none of which is ever taken while another is held:
+//! - `locked`: the state machine.
+//! - each job's slot and body (`job`, `slot`): its answer and its closure.
+//! - `life`: which threads are there.
+
+mod affinity;
+mod alarms;
+mod context;
+mod fifo;
+pub(crate) mod here;
+mod job;
+mod life;
+mod slot;
+mod state;
+mod timekeeper;
+mod totals;
+mod worker;
+
+use std::time::{Duration, Instant};
+
+pub use self::affinity::Pinning;
+pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
+pub use self::context::Context;
+pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
+pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
+pub use self::state::RejectionPolicy;
+pub(crate) use self::state::{Admission, Numbers, Offer, Rules, Withdrawn};
+use self::life::Life;
+use self::state::{Door, Outbox, Saturation, State};
+pub use self::totals::Totals;
+pub(crate) use self::worker::{Hooks, ThreadHook};
+pub use self::worker::ThreadInfo;
+
+use crate::contain::contain;
+use crate::error::{NotStarted, Rejection, TimeLimit, TimedOut};
+use crate::event::{
+    AcceptedEvent, NotStartedEvent, Observer, RejectedEvent, RelievedEvent, SaturatedEvent,
+};
+use crate::sync::{
+    Arc, AtomicU64, Condvar, Flag, Mutex, MutexGuard, Ordering, Stripes, Tally, next_id,
+};
+use crate::time::{Clock, Deadline};
+use crate::vitals::Vitals;
+
+type Mail = Outbox<Arc<dyn Job>>;
+
+/// What a compartment is made of.
+pub(crate) struct Parts {
+    pub(crate) runtime: u64,
+    pub(crate) vitals: Vitals,
+    /// The bulkhead's name as far as a thread's name has room for it.
+    pub(crate) label: String,
+    pub(crate) rules: Rules,
+    pub(crate) call_limit: Option<Duration>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) hooks: Hooks,
+    pub(crate) cores: Option<Arc<[usize]>>,
+}
+
+/// See the module.
+pub(crate) struct Compartment {
+    pub(crate) id: u64,
+    pub(crate) runtime: u64,
+    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) rules: Rules,
+    pub(crate) call_limit: Option<Duration>,
+    label: String,
+    clock: Arc<dyn Clock>,
+    /// The clock only moves when told to, so that no timed wait can follow it.
+    clock_is_driven: Flag,
+    observer: Option<Arc<dyn Observer>>,
+    hooks: Hooks,
+    cores: Option<Arc<[usize]>>,
+
+    locked: Mutex<Locked>,
+    /// Idle workers sleep here. They are all alike, so waking any is as good as another.
+    work: Condvar,
+    /// The timekeeper sleeps here.
+    time: Condvar,
+    /// What a newcomer may know without the lock: the last `Door`, packed. Written under the lock.
+    door: AtomicU64,
+    /// Jobs that wait for a thread, for workers that look before they sleep.
+    ready: Tally,
+
+    /// By reason; the last is every arrival.
+    counts: Stripes<{ Rejection::COUNT + 1 }>,
+    hook_panics: Tally,
+    drop_panics: Tally,
+
+    life: Mutex<Life>,
+    life_changed: Condvar,
+}
+
+struct Locked {
+    state: State<Arc<dyn Job>>,
+    /// Wake-ups that have been sent and not yet received. A worker that wakes without one goes back
+    /// to sleep, so that the counts of the state machine stay true.
+    wake_ups: usize,
+    /// The timekeeper has something to look at.
+    tick: bool,
+    /// Ended jobs whose closures the timekeeper drops, so that whoever shuts down or takes a
+    /// snapshot runs no stranger's destructor.
+    discards: Vec<(Arc<dyn Job>, NotStarted)>,
+    published: u64,
+}
+
+/// A worker that runs a job, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stuck {
+    pub(crate) worker: usize,
+    pub(crate) age: Duration,
+}
+
+impl Compartment {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let threads = parts.rules.threads;
+        Self {
+            id: next_id(),
+            runtime: parts.runtime,
+            vitals: Arc::new(parts.vitals),
+            rules: parts.rules.clone(),
+            call_limit: parts.call_limit,
+            label: parts.label,
+            clock: parts.clock,
+            clock_is_driven: Flag::new(),
+            observer: parts.observer,
+            hooks: parts.hooks,
+            cores: parts.cores,
+            locked: Mutex::new(Locked {
+                state: State::new(parts.rules),
+                wake_ups: 0,
+                tick: false,
+                discards: Vec::new(),
+                published: 0,
+            }),
+            work: Condvar::new(),
+            time: Condvar::new(),
+            door: AtomicU64::new(0),
+            ready: Tally::new(0),
+            counts: Stripes::new(),
+            hook_panics: Tally::new(0),
+            drop_panics: Tally::new(0),
+            life: Mutex::new(Life::new(threads)),
+            life_changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.vitals.name.as_str()
+    }
+
+    /// The name of worker number `worker`, or of the timekeeper.
+    pub(crate) fn thread_name_of(&self, worker: Option<usize>) -> String {
+        thread_name(&self.label, worker)
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Says that limits are checked when the clock is moved, and not by waiting.
+    pub(crate) fn follow_driven_clock(&self) {
+        self.clock_is_driven.raise();
+    }
+
+    /// Whether a blocked caller can watch its own limits.
+    pub(crate) fn callers_keep_time(&self) -> bool {
+        !self.clock_is_driven.is_up()
+    }
+
+    // ===== at the door =====
+
+    /// Counts a call that has come, whatever becomes of it.
+    pub(crate) fn count_arrival(&self) {
+        self.counts.bump(Rejection::COUNT);
+    }
+
+    /// Whether a newcomer is refused for sure: without the lock, the clock, or an allocation.
+    ///
+    /// ORDERING: Acquire, against the Release in `seal`. The word is written under the lock that
+    /// every release of a slot takes; so a newcomer whose caller has seen an answer sees a word at
+    /// least as new as the slot that this answer freed.
+    pub(crate) fn turns_away(&self, may_wait: bool) -> Option<(Rejection, usize)> {
+        let door = unpack(self.door.load(Ordering::Acquire));
+        if door.closed {
+            return Some((Rejection::ShuttingDown, door.queued));
+        }
+        if !door.full {
+            return None;
+        }
+        match self.rules.policy {
+            RejectionPolicy::Wait { .. } if may_wait => {
+                door.crowded.then_some((Rejection::TooManyWaiting, door.waiting))
+            }
+            _ => Some((Rejection::QueueFull, self.rules.queue)),
+        }
+    }
+
+    /// Counts a refusal and tells the observer.
+    pub(crate) fn count_refusal(&self, why: Rejection) {
+        self.counts.bump(why.index());
+        self.observe(|observer| {
+            observer.on_rejected(&RejectedEvent { bulkhead: self.name(), reason: why });
+        });
+    }
+
+    /// How long the line is that a refusal for this reason speaks of.
+    pub(crate) fn depth_for(&self, why: Rejection) -> usize {
+        let door = unpack(self.door.load(Ordering::Acquire));
+        if why == Rejection::TooManyWaiting { door.waiting } else { door.queued }
+    }
+
+    pub(crate) fn offer(
+        &self,
+        job: Arc<dyn Job>,
+        patience: Deadline,
+        covered: bool,
+        may_wait: bool,
+    ) -> Admission<Arc<dyn Job>> {
+        let deadline = job.header().deadline;
+        let in_chain = here::current_job()
+            .is_some_and(|current| here::is_waited_for_by(&current, self.id));
+        let awaited = in_chain && job.header().waited_by.lock().is_some();
+        let estimate = if self.rules.refuse_late {
+            let queued = unpack(self.door.load(Ordering::Acquire)).queued;
+            self.vitals.time_for(queued.saturating_add(1))
+        } else {
+            None
+        };
+        let offer = Offer { job, deadline, patience, covered, may_wait, in_chain, awaited, estimate };
+
+        let now = self.now();
+        let mut mail = Mail::new();
+        let admission = {
+            let mut locked = self.locked.lock();
+            let admission = locked.state.admit(offer, now, &mut mail);
+            self.seal(&mut locked, &mail);
+            admission
+        };
+        self.deliver(mail);
+        if matches!(admission, Admission::Accepted(_)) {
+            self.observe(|observer| {
+                observer.on_accepted(&AcceptedEvent { bulkhead: self.name() });
+            });
+        }
+        admission
+    }
+
+    // ===== leaving early =====
+
+    /// Takes a job out before it starts, if it is not too late.
+    pub(crate) fn withdraw(&self, seq: u64, why: Rejection) -> Withdrawn<Arc<dyn Job>> {
+        let now = self.now();
+        self.change(|state, mail| state.withdraw(seq, why, now, mail))
+    }
+
+    /// Ends a queued job that a worker of this compartment is about to wait for.
+    pub(crate) fn break_ring(&self, seq: u64) {
+        let now = self.now();
+        self.change(|state, mail| state.break_ring(seq, now, mail));
+    }
+
+    /// The limit that a job at the door or in the queue has.
+    pub(crate) fn limit_of(&self, seq: u64) -> Option<Instant> {
+        self.locked.lock().state.alarm_of(seq)
+    }
+
+    /// Acts on the limits that have come, at the latest by `reached`.
+    pub(crate) fn sweep(&self, reached: Instant) {
+        let now = self.now().max(reached);
+        self.change(|state, mail| state.sweep(now, mail));
+    }
+
+    /// A caller that watches its own limits has waited until `reached`. Says whether its time with
+    /// a running job is up; if the job ended here, its slot has the answer.
+    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> bool {
+        // Having waited for it, the instant has come, whatever a coarse clock says.
+        let now = self.now().max(reached);
+        self.change(|state, mail| {
+            state.sweep(now, mail);
+            state.alarm_of(seq).is_none()
+                && deadline.is_past(now)
+                && state.withdraw(seq, Rejection::DeadlinePast, now, mail) == Withdrawn::Gone
+        })
+    }
+
+    pub(crate) fn count_call_limit(&self) {
+        self.locked.lock().state.count_call_limit();
+    }
+
+    // ===== closing =====
+
+    /// Lets nobody in any more; what was accepted still runs.
+    pub(crate) fn drain(&self) {
+        self.change(|state, mail| state.drain(mail));
+    }
+
+    /// Ends every accepted job that has not started. Their callers are told here, and their
+    /// closures dropped by the timekeeper. Returns how long each had waited.
+    pub(crate) fn end_unstarted(&self) -> Vec<Duration> {
+        let now = self.now();
+        let mut mail = Mail::new();
+        {
+            let mut locked = self.locked.lock();
+            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);
+            self.seal(&mut locked, &mail);
+            self.leave_to_timekeeper(&mut locked, &mail);
+        }
+        let waits = mail.ended.iter().map(|(_, _, waited)| *waited).collect();
+        self.deliver_keeping(mail);
+        waits
+    }
+
+    /// The jobs that run now, and for how long they have.
+    pub(crate) fn stuck(&self) -> Vec<Stuck> {
+        let now = self.now();
+        let locked = self.locked.lock();
+        locked.state.running(now).map(|(worker, _, age)| Stuck { worker, age }).collect()
+    }
+
+    // ===== numbers =====
+
+    /// The numbers at this instant, how many running jobs are overdue.
+    pub(crate) fn numbers(&self) -> (Numbers, usize) {
+        let now = self.now();
+        let mut mail = Mail::new();
+        let numbers = {
+            let mut locked = self.locked.lock();
+            locked.state.sweep(now, &mut mail);
+            self.seal(&mut locked, &mail);
+            self.leave_to_timekeeper(&mut locked, &mail);
+            let numbers = locked.state.numbers(now);
+            let left = |(_, job, _): &(usize, &Arc<dyn Job>, Duration)| job.header().left.is_up();
+            let overdue = locked.state.running(now).filter(left).count();
+            (numbers, overdue)
+        };
+        self.deliver_keeping(mail);
+        numbers
+    }
+
+    pub(crate) fn refusals(&self, why: Rejection) -> u64 {
+        self.counts.sum(why.index())
+    }
+
+    /// Read after the refusals, so that it is never less than what became of the arrivals.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.counts.sum(Rejection::COUNT)
+    }
+
+    pub(crate) fn hook_panics(&self) -> u64 {
+        self.hook_panics.get()
+    }
+
+    pub(crate) fn drop_panics(&self) -> u64 {
+        self.drop_panics.get()
+    }
+
+    // ===== telling whoever has to be told =====
+
+    fn change<T>(&self, act: impl FnOnce(&mut State<Arc<dyn Job>>, &mut Mail) -> T) -> T {
+        let mut mail = Mail::new();
+        let result = {
+            let mut locked = self.locked.lock();
+            let result = act(&mut locked.state, &mut mail);
+            self.seal(&mut locked, &mail);
+            result
+        };
+        self.deliver(mail);
+        result
+    }
+
+    /// Ends every critical section: publishes what is read without the lock, and counts the
+    /// wake-ups that `deliver` will send.
+    fn seal(&self, locked: &mut MutexGuard<'_, Locked>, mail: &Mail) {
+        locked.wake_ups += mail.wake_workers;
+        locked.tick |= mail.wake_timekeeper;
+        let door = locked.state.door();
+        self.ready.set(door.ready as u64);
+        let packed = pack(door);
+        if packed != locked.published {
+            locked.published = packed;
+            // ORDERING: Release, see `turns_away`.
+            self.door.store(packed, Ordering::Release);
+        }
+    }
+
+    fn leave_to_timekeeper(&self, locked: &mut MutexGuard<'_, Locked>, mail: &Mail) {
+        for (job, why, waited) in &mail.ended {
+            locked.discards.push((Arc::clone(job), self.not_started(*why, *waited)));
+        }
+        locked.tick |= !mail.ended.is_empty();
+    }
+
+    fn not_started(&self, why: Rejection, waited: Duration) -> NotStarted {
+        NotStarted::new(why, Arc::clone(&self.vitals), waited)
+    }
+
+    /// LOCK: free. Wakes and tells everybody, then drops the closures of ended jobs on this thread,
+    /// then speaks to the observer.
+    fn deliver(&self, mail: Mail) {
+        self.wake(&mail);
+        for (job, _, _) in &mail.ended {
+            self.discard(job);
+        }
+        self.report(&mail);
+    }
+
+    /// The same, with the closures left to the timekeeper.
+    fn deliver_keeping(&self, mail: Mail) {
+        self.wake(&mail);
+        if !mail.ended.is_empty() {
+            self.time.notify_one();
+        }
+        self.report(&mail);
+    }
+
+    fn wake(&self, mail: &Mail) {
+        // WAKE: as many sleepers were taken off the count under the lock. Each finds its wake-up
+        // counted in `wake_ups`, even if another worker was faster with the job: then it sleeps on.
+        for _ in 0..mail.wake_workers {
+            self.work.notify_one();
+        }
+        if mail.wake_timekeeper {
+            // WAKE: there is one timekeeper, and `tick` is set: it looks before it sleeps.
+            self.time.notify_one();
+        }
+        for job in &mail.granted {
+            job.grant();
+        }
+        for (job, why) in &mail.refused {
+            self.counts.bump(why.index());
+            job.refuse(*why);
+        }
+        for (job, why, waited) in &mail.ended {
+            job.end_unstarted(self.not_started(*why, *waited));
+        }
+        for job in &mail.overdue {
+            job.time_out(TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals)));
+        }
+    }
+
+    fn report(&self, mail: &Mail) {
+        // The counts are exact without an observer; this is only about telling one.
+        let Some(observer) = &self.observer else { return };
+        let bulkhead = self.name();
+        for _ in &mail.granted {
+            self.contain_hook(|| observer.on_accepted(&AcceptedEvent { bulkhead }));
+        }
+        for (_, reason) in &mail.refused {
+            let event = RejectedEvent { bulkhead, reason: *reason };
+            self.contain_hook(|| observer.on_rejected(&event));
+        }
+        for (_, reason, waited) in &mail.ended {
+            let (reason, waited) = (*reason, *waited);
+            let event = NotStartedEvent { bulkhead, waited, reason };
+            self.contain_hook(|| observer.on_not_started(&event));
+        }
+        match mail.saturation {
+            Some(Saturation::Begun) => {
+                self.contain_hook(|| observer.on_saturated(&SaturatedEvent { bulkhead }));
+            }
+            Some(Saturation::Over(after)) => {
+                self.contain_hook(|| observer.on_relieved(&RelievedEvent { bulkhead, after }));
+            }
+            None => {}
+        }
+    }
+
+    fn discard(&self, job: &Arc<dyn Job>) {
+        if job.discard() {
+            self.drop_panics.add(1);
+        }
+    }
+
+    fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.observer {
+            self.contain_hook(|| tell(&**observer));
+        }
+    }
+
+    fn contain_hook(&self, hook: impl FnOnce()) {
+        if contain(hook) {
+            self.hook_panics.add(1);
+        }
+    }
+}
+
+/// What the system shows of a thread: which bulkhead's, and which of its.
+pub(crate) fn thread_name(label: &str, worker: Option<usize>) -> String {
+    match worker {
+        Some(worker) => format!("wt-{label}-{worker}"),
+        None => format!("wt-{label}-t"),
+    }
+}
+
+const FULL: u64 = 1;
+const CROWDED: u64 = 2;
+const CLOSED: u64 = 4;
+/// Bits for each of the two lengths; longer lines read as this long.
+const LENGTH: u32 = 30;
+const LONGEST: u64 = (1 << LENGTH) - 1;
+
+fn pack(door: Door) -> u64 {
+    let flag = |set: bool, bit: u64| if set { bit } else { 0 };
+    let length = |n: usize| u64::try_from(n).map_or(LONGEST, |n| n.min(LONGEST));
+    flag(door.full, FULL)
+        | flag(door.crowded, CROWDED)
+        | flag(door.closed, CLOSED)
+        | length(door.queued) << 3
+        | length(door.waiting) << (3 + LENGTH)
+}
+
+fn unpack(word: u64) -> Door {
+    let length = |shift: u32| usize::try_from(word >> shift & LONGEST).unwrap_or(usize::MAX);
+    Door {
+        full: word & FULL != 0,
+        crowded: word & CROWDED != 0,
+        closed: word & CLOSED != 0,
+        queued: length(3),
+        waiting: length(3 + LENGTH),
+        ready: 0,
+    }
+}
+
+impl std::fmt::Debug for Compartment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compartment")
+            .field("name", &self.name())
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The life of a timekeeper thread: time passes even when every worker is wedged.
+//!
+//! Every bulkhead has one, because a caller can bring a deadline to any of them. It sleeps until the
+//! earliest limit that no blocked caller watches, and for good while there is none.
+
+use super::{Compartment, Mail, here};
+
+impl Compartment {
+    /// The body of the timekeeper thread.
+    pub(crate) fn keep_time(&self) {
+        here::belongs_to(self.runtime);
+        if !self.wait_until_open() {
+            return;
+        }
+        while self.tick() {
+            self.sleep_until_next_limit();
+        }
+    }
+
+    /// Acts on every limit that has come: ends, wakes, then drops. Says whether there will be more.
+    pub(crate) fn tick(&self) -> bool {
+        let now = self.now();
+        let mut mail = Mail::new();
+        let (discards, more) = {
+            let mut locked = self.locked.lock();
+            locked.state.sweep(now, &mut mail);
+            self.seal(&mut locked, &mail);
+            locked.tick = false;
+            (std::mem::take(&mut locked.discards), !locked.state.is_drained())
+        };
+        self.deliver(mail);
+        for (job, why) in discards {
+            // Whoever ended the job tells its caller too; the first to come does, and the closure is
+            // dropped only after that.
+            job.end_unstarted(why);
+            self.discard(&job);
+        }
+        more
+    }
+
+    fn sleep_until_next_limit(&self) {
+        let mut locked = self.locked.lock();
+        // What has been asked for since the tick is looked at first.
+        while !locked.tick {
+            match locked.state.timekeeper_sleeps().filter(|_| self.callers_keep_time()) {
+                None => locked = self.time.wait(locked),
+                Some(until) => {
+                    let (guard, timed_out) = self.time.wait_until(&self.locked, locked, until);
+                    locked = guard;
+                    if timed_out {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The clock was moved by hand: the timekeeper looks at once.
+    pub(crate) fn clock_moved(&self) {
+        self.locked.lock().tick = true;
+        // WAKE: there is one timekeeper, and `tick` is set under the lock.
+        self.time.notify_one();
+    }
+}

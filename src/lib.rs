@@ -1,0 +1,64 @@
+//! Bulkheads for blocking work.
+//!
+//! A service has 200 threads. One dependency of six becomes slow; nothing fails, every thread waits
+//! for it, and the whole service is down. With `watertight` each dependency has a compartment of its
+//! own: OS threads, a bounded queue, cores and time limits, and nothing is borrowed between them. The
+//! slow one is refused at once; the others do not notice.
+//!
+//! ```
+//! use watertight::{Bulkhead, CallError, Flatten, Runtime};
+//!
+//! let runtime = Runtime::builder()
+//!     .bulkhead(Bulkhead::builder("pricing").threads(20).queue(50))
+//!     .bulkhead(Bulkhead::builder("reviews").threads(15).queue(0))
+//!     .build()?;
+//!
+//! let reviews = runtime.bulkhead("reviews")?;
+//! match reviews.call(|_| query_reviews()).flat() {
+//!     Ok(stars) => println!("{stars} stars"),
+//!     Err(CallError::Rejected(full)) => println!("no reviews now: {full}"),
+//!     Err(error) => println!("no reviews: {error}"),
+//! }
+//! # fn query_reviews() -> Result<u32, std::io::Error> { Ok(4) }
+//! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//! ```
+//!
+//! Start at [`Runtime::builder`], [`Bulkhead::builder`] and [`Bulkhead::call`]. What a full bulkhead
+//! does is its [`RejectionPolicy`]; how a call can end is [`CallError`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod sync;
+
+mod contain;
+mod error;
+mod event;
+mod name;
+mod time;
+mod vitals;
+
+mod compartment;
+
+mod bulkhead;
+
+mod runtime;
+
+#[cfg(all(test, watertight_loom))]
+mod models;
+
+pub use bulkhead::{
+    Batch, Bulkhead, BulkheadBuilder, CallFuture, CancelOnDrop, Footprint, JobHandle, Snapshot,
+    SubmitFuture,
+};
+pub use compartment::{Context, Pinning, RejectionPolicy, ThreadInfo, Totals};
+pub use error::{
+    BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,
+    ShutdownError, TimeLimit, TimedOut, UnknownBulkhead,
+};
+pub use event::{
+    AcceptedEvent, FinishedEvent, NotStartedEvent, Observer, Outcome, RejectedEvent, RelievedEvent,
+    SaturatedEvent, StartedEvent,
+};
+pub use runtime::{
+    BulkheadPlan, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread, UnstartedJob,
+};
+pub use time::{Clock, Deadline, ManualClock, MonotonicClock};
