@@ -103,7 +103,8 @@ impl<T> JobHandle<T> {
     /// [`Context::is_cancelled`](crate::Context::is_cancelled) set and goes on until it returns.
     pub fn cancel(&self) -> bool {
         self.job().header().cancelled.raise();
-        self.bulkhead.compartment.withdraw(self.seq, Rejection::Cancelled) != Withdrawn::Gone
+        let withdrawn = self.bulkhead.compartment.withdraw(self.seq, Rejection::Cancelled);
+        !matches!(withdrawn, Withdrawn::Gone)
     }
 
     /// A handle that [cancels](JobHandle::cancel) its job when it is dropped.

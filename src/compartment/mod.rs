@@ -287,7 +287,10 @@ impl Compartment {
             state.sweep(now, mail);
             state.alarm_of(seq).is_none()
                 && deadline.is_past(now)
-                && state.withdraw(seq, Rejection::DeadlinePast, now, mail) == Withdrawn::Gone
+                && matches!(
+                    state.withdraw(seq, Rejection::DeadlinePast, now, mail),
+                    Withdrawn::Gone,
+                )
         })
     }
 

@@ -104,7 +104,7 @@ pub(crate) enum Admission<J> {
 }
 
 /// What a withdrawal found.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Withdrawn<J> {
     /// It had no place yet; it has left the line.
     Waiting(J),

@@ -15,9 +15,9 @@ mod model;
 mod real;
 
 #[cfg(all(test, watertight_loom))]
-pub(crate) use self::model as platform;
+use self::model as platform;
 #[cfg(not(all(test, watertight_loom)))]
-pub(crate) use self::real as platform;
+use self::real as platform;
 
 pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};
 pub(crate) use self::platform::{

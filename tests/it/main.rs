@@ -1,0 +1,5 @@
+//! What users may hold the crate to: one binary, one module for each group of promises.
+#![cfg(not(watertight_loom))]
+
+mod smoke;
+mod support;
