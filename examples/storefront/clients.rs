@@ -1,0 +1,93 @@
+//! The clients of the three dependencies. Both builds of the service use exactly these.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ureq::Agent;
+
+use crate::database::{self, Pool};
+use crate::dependencies::Dependencies;
+use crate::page::{Failure, Part};
+
+/// No call to a dependency may take longer, as far as its client can enforce it.
+pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(2);
+
+/// Connections that a build keeps for each dependency: one for each thread that may use it, so that
+/// no thread ever waits for a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connections {
+    pub(crate) pricing: usize,
+    pub(crate) reviews: u32,
+    pub(crate) recommendations: usize,
+}
+
+/// A client for each dependency, shared by all threads of a build.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    pricing: HttpClient,
+    recommendations: HttpClient,
+    reviews: Pool,
+}
+
+impl Clients {
+    pub(crate) fn new(
+        dependencies: &Dependencies,
+        connections: Connections,
+    ) -> Result<Self, Failure> {
+        let Dependencies { pricing, recommendations, reviews, .. } = dependencies;
+        Ok(Self {
+            pricing: HttpClient::new(pricing.address(), connections.pricing),
+            recommendations: HttpClient::new(
+                recommendations.address(),
+                connections.recommendations,
+            ),
+            reviews: reviews.pool(connections.reviews, CALL_LIMIT)?,
+        })
+    }
+
+    /// Fetches one part of a page, on the calling thread.
+    pub(crate) fn fetch(&self, part: Part, product: u32) -> Result<Value, Failure> {
+        match part {
+            Part::Pricing => self.pricing.get(product),
+            Part::Recommendations => self.recommendations.get(product),
+            Part::Reviews => {
+                let connection = self.reviews.get()?;
+                let (count, stars) = database::summary(&connection, product)?;
+                Ok(json!({ "count": count, "stars": stars }))
+            }
+        }
+    }
+}
+
+/// A ureq agent and the address of the origin that it talks to.
+#[derive(Debug)]
+struct HttpClient {
+    agent: Agent,
+    origin: String,
+}
+
+impl HttpClient {
+    fn new(origin: SocketAddr, connections: usize) -> Self {
+        let agent = Agent::config_builder()
+            // Limits on the phases of a call. A global limit would cover the name look-up too, which
+            // ureq then moves to a thread of its own for every call; here the address is a number.
+            .timeout_connect(Some(CALL_LIMIT))
+            .timeout_recv_response(Some(CALL_LIMIT))
+            .timeout_recv_body(Some(CALL_LIMIT))
+            // ureq keeps three idle connections to a host by default. Everything above that would
+            // be opened anew for each call.
+            .max_idle_connections(connections)
+            .max_idle_connections_per_host(connections)
+            // Loopback is never reached through a proxy, whatever the environment says.
+            .proxy(None)
+            .build()
+            .into();
+        Self { agent, origin: format!("http://{origin}") }
+    }
+
+    fn get(&self, product: u32) -> Result<Value, Failure> {
+        let mut response = self.agent.get(format!("{}/{product}", self.origin)).call()?;
+        Ok(serde_json::from_str(&response.body_mut().read_to_string()?)?)
+    }
+}

@@ -1,0 +1,70 @@
+//! The timekeeper against workers and callers.
+
+use std::time::Duration;
+
+use super::{WAIT, World, explore, step};
+use crate::compartment::RejectionPolicy;
+use crate::error::{CallError, Rejection};
+use crate::sync::Time;
+
+/// Must catch: `expire` that ends a job which a worker has taken, or tells its caller twice.
+#[test]
+fn a_limit_racing_the_start_has_one_outcome() {
+    explore(4, Time::Never, || {
+        let world = World::new(1, 0, RejectionPolicy::Reject);
+        let deadline = world.clock.deadline(5);
+        let handle = world.bulkhead.submit_until(deadline, |_| 7).expect("there is room");
+        let bulkhead = world.bulkhead.clone();
+        let worker = loom::thread::spawn(move || step(&bulkhead, 0));
+        world.clock.advance(10);
+        world.bulkhead.compartment().tick();
+        let ran = worker.join().expect("the worker ends");
+        match handle.join() {
+            Ok(7) | Err(CallError::TimedOut(_)) => assert!(ran),
+            Err(CallError::NotStarted(why)) => {
+                assert!(!ran);
+                assert_eq!(why.reason(), Rejection::DeadlinePast);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(world.bulkhead.try_submit(|_| ()).is_ok(), "the slot is free");
+        world.close();
+    });
+}
+
+/// Must catch: an expired job that keeps its place (`expire` without `fill`).
+#[test]
+fn an_expired_job_s_place_goes_to_the_waiter() {
+    explore(7, Time::Never, || {
+        let limit = Some(Duration::from_millis(5));
+        let world = World::with_queue_limit(1, 1, WAIT, limit);
+        let _held = world.bulkhead.submit(|_| ()).expect("there is room");
+        let queued = world.bulkhead.submit(|_| ()).expect("there is room");
+        let bulkhead = world.bulkhead.clone();
+        let waiter = loom::thread::spawn(move || bulkhead.submit(|_| ()).is_ok());
+        world.clock.advance(10);
+        world.bulkhead.compartment().tick();
+        assert!(waiter.join().expect("the waiter ends"));
+        let why = queued.join().expect_err("it expired").rejection();
+        assert_eq!(why, Some(Rejection::QueueLimit));
+        world.close();
+    });
+}
+
+/// Must catch: an alarm set without waking the timekeeper (`wake_timekeeper` left out).
+#[test]
+fn a_new_limit_wakes_the_timekeeper() {
+    explore(57, Time::AnyMoment, || {
+        let world = World::new(1, 1, RejectionPolicy::Reject);
+        let bulkhead = world.bulkhead.clone();
+        let timekeeper = loom::thread::spawn(move || bulkhead.compartment().keep_time());
+        let deadline = world.clock.deadline(0);
+        // Already past at the door, so it is refused, and the timekeeper sleeps on.
+        assert!(world.bulkhead.submit_until(deadline, |_| ()).is_err());
+        let held = world.bulkhead.submit(|_| ()).expect("there is room");
+        world.clock.advance(1);
+        world.drain();
+        assert!(held.cancel());
+        timekeeper.join().expect("the timekeeper ends");
+    });
+}
