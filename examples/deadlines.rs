@@ -19,13 +19,20 @@ const fn ms(millis: u64) -> Duration {
 
 fn main() -> Result<(), Anything> {
     let runtime = Runtime::builder()
-        .bulkhead(Bulkhead::builder("orders").threads(1).queue(4).call_limit(ms(100)))
+        .bulkhead(
+            Bulkhead::builder("orders")
+                .threads(1)
+                .queue(4)
+                .call_limit(ms(100)),
+        )
         .bulkhead(Bulkhead::builder("stock").threads(1))
         .build()?;
     let orders = runtime.bulkhead("orders")?;
     let stock = runtime.bulkhead("stock")?;
 
-    println!("1. The limit passes while the closure runs. The caller goes on, the thread stays taken.");
+    println!(
+        "1. The limit passes while the closure runs. The caller goes on, the thread stays taken."
+    );
     tell(&orders.call(|_| sleep(ms(300))));
     println!("   {}", orders.snapshot());
 
@@ -50,7 +57,10 @@ fn main() -> Result<(), Anything> {
     let start = Instant::now();
     let inner = orders.call_until(Deadline::after(ms(200)), move |context| {
         sleep(ms(80));
-        println!("   left to the job: {:.0?}", context.remaining().unwrap_or(Duration::MAX));
+        println!(
+            "   left to the job: {:.0?}",
+            context.remaining().unwrap_or(Duration::MAX)
+        );
         // The limit of `stock` is one second. The job's is nearer.
         let answer = stock.call(|_| sleep(ms(400)));
         tell(&answer);
@@ -74,7 +84,10 @@ fn tell<T>(answer: &Result<T, CallError>) {
         Ok(_) => println!("   done in time"),
         Err(error) => {
             let limit = error.time_limit().map_or("none", |limit| limit.as_str());
-            println!("   limit: {limit}; never started: {}; {error}", error.never_started());
+            println!(
+                "   limit: {limit}; never started: {}; {error}",
+                error.never_started()
+            );
         }
     }
 }

@@ -45,7 +45,10 @@ fn main() -> Result<(), Anything> {
             recv(enough) -> _ => break,
         }
     }
-    println!("The page goes out; {} reviews were too late.", stars.pending());
+    println!(
+        "The page goes out; {} reviews were too late.",
+        stars.pending()
+    );
     Ok(())
 }
 

@@ -35,7 +35,10 @@ fn main() -> Result<(), Anything> {
     let report = runtime.shutdown(Duration::from_millis(300))?;
     println!("It took {:.0?}: {report}", start.elapsed());
     for job in &report.unstarted {
-        println!("unstarted in `{}` after {:.0?} in the queue", job.bulkhead, job.waited);
+        println!(
+            "unstarted in `{}` after {:.0?} in the queue",
+            job.bulkhead, job.waited
+        );
     }
     println!("clean: {}", report.is_clean());
 

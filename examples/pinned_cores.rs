@@ -7,7 +7,6 @@
 //! busy. With a single core there is nothing to divide: then nothing is pinned, and it says so.
 
 use std::hint::black_box;
-use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use watertight::{Bulkhead, Deadline, Runtime};
@@ -15,30 +14,47 @@ use watertight::{Bulkhead, Deadline, Runtime};
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Anything> {
-    // The process's own mask: what the container or `taskset` leaves it.
-    let cores = allowed_cores()?;
-    println!("this process may use {cores} cores");
+    // A runtime's plan knows the process's own mask: what the container or `taskset` leaves it.
+    // It is `None` where the system does not say; nothing is pinned then.
+    let allowed = Runtime::builder()
+        .build()?
+        .plan()
+        .allowed_cores
+        .clone()
+        .unwrap_or_default();
+    let cores = allowed.len();
+    println!("this process may use cores {allowed:?}");
 
     // More than there are is an error of `build`, and no thread is left behind.
     let greedy = Bulkhead::builder("resize").threads(1).core_count(cores + 1);
     match Runtime::builder().bulkhead(greedy).build() {
-        Ok(_) => println!("this system does not say which cores there are"),
+        Ok(_) => println!("this system cannot check cores"),
         Err(error) => println!("refused: {error}"),
     }
 
     // Half of the cores for images, the other half for everything else.
     let for_resize = cores / 2;
-    let (mut resize, mut checkout) =
-        (Bulkhead::builder("resize").threads(for_resize.max(1)).queue(100), Bulkhead::builder("checkout").threads(4));
+    let (mut resize, mut checkout) = (
+        Bulkhead::builder("resize")
+            .threads(for_resize.max(1))
+            .queue(100),
+        Bulkhead::builder("checkout").threads(4),
+    );
     if for_resize > 0 {
         resize = resize.core_count(for_resize);
         checkout = checkout.core_count(cores - for_resize);
     } else {
-        println!("one core only: nothing is pinned, and `checkout` will feel it");
+        println!("fewer than two cores: nothing is pinned, and `checkout` will feel it");
     }
-    let runtime = Runtime::builder().bulkhead(resize).bulkhead(checkout).build()?;
+    let runtime = Runtime::builder()
+        .bulkhead(resize)
+        .bulkhead(checkout)
+        .build()?;
     for planned in &runtime.plan().bulkheads {
-        println!("{}: cores {:?}, pinning {:?}", planned.bulkhead, planned.cores, planned.pinning);
+        println!(
+            "{}: cores {:?}, pinning {:?}",
+            planned.bulkhead, planned.cores, planned.pinning
+        );
     }
     for warning in &runtime.plan().warnings {
         println!("warning: {warning}");
@@ -74,8 +90,4 @@ fn grind(stop: impl Fn() -> bool) -> u64 {
         }
     }
     pixels
-}
-
-fn allowed_cores() -> Result<usize, Anything> {
-    Ok(std::thread::available_parallelism().map(NonZeroUsize::get)?)
 }

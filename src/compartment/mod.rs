@@ -16,6 +16,8 @@ mod fifo;
 pub(crate) mod here;
 mod job;
 mod life;
+#[cfg(all(test, not(watertight_loom)))]
+mod reference;
 mod slot;
 mod state;
 mod timekeeper;
