@@ -19,12 +19,7 @@ const fn ms(millis: u64) -> Duration {
 
 fn main() -> Result<(), Anything> {
     let runtime = Runtime::builder()
-        .bulkhead(
-            Bulkhead::builder("orders")
-                .threads(1)
-                .queue(4)
-                .call_limit(ms(100)),
-        )
+        .bulkhead(Bulkhead::builder("orders").threads(1).queue(4).call_limit(ms(100)))
         .bulkhead(Bulkhead::builder("stock").threads(1))
         .build()?;
     let orders = runtime.bulkhead("orders")?;
@@ -45,7 +40,7 @@ fn main() -> Result<(), Anything> {
     tell(&queued.join());
 
     println!("4. A running job is only told. It has to look.");
-    let running = orders.submit(|context| count_until_told(context))?;
+    let running = orders.submit(count_until_told)?;
     while orders.snapshot().queued > 0 {
         sleep(ms(5));
     }
@@ -57,10 +52,7 @@ fn main() -> Result<(), Anything> {
     let start = Instant::now();
     let inner = orders.call_until(Deadline::after(ms(200)), move |context| {
         sleep(ms(80));
-        println!(
-            "   left to the job: {:.0?}",
-            context.remaining().unwrap_or(Duration::MAX)
-        );
+        println!("   left to the job: {:.0?}", context.remaining().unwrap_or(Duration::MAX));
         // The limit of `stock` is one second. The job's is nearer.
         let answer = stock.call(|_| sleep(ms(400)));
         tell(&answer);
@@ -84,10 +76,7 @@ fn tell<T>(answer: &Result<T, CallError>) {
         Ok(_) => println!("   done in time"),
         Err(error) => {
             let limit = error.time_limit().map_or("none", |limit| limit.as_str());
-            println!(
-                "   limit: {limit}; never started: {}; {error}",
-                error.never_started()
-            );
+            println!("   limit: {limit}; never started: {}; {error}", error.never_started());
         }
     }
 }

@@ -45,10 +45,7 @@ fn main() -> Result<(), Anything> {
             recv(enough) -> _ => break,
         }
     }
-    println!(
-        "The page goes out; {} reviews were too late.",
-        stars.pending()
-    );
+    println!("The page goes out; {} reviews were too late.", stars.pending());
     Ok(())
 }
 

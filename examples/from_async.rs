@@ -20,9 +20,8 @@ use watertight::{Bulkhead, CallError, Deadline, Rejection, Runtime};
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Anything> {
-    let runtime = Runtime::builder()
-        .bulkhead(Bulkhead::builder("database").threads(2).queue(2))
-        .build()?;
+    let runtime =
+        Runtime::builder().bulkhead(Bulkhead::builder("database").threads(2).queue(2)).build()?;
     let database = runtime.bulkhead("database")?;
     block_on(serve(&database))
 }
@@ -32,33 +31,20 @@ async fn serve(database: &Bulkhead) -> Result<(), Anything> {
     let start = Instant::now();
     let user = database.submit_async(|_| query("user")).await?;
     let cart = database.submit_async(|_| query("cart")).await?;
-    println!(
-        "{} and {} after {:.0?}",
-        user.await?,
-        cart.await?,
-        start.elapsed()
-    );
+    println!("{} and {} after {:.0?}", user.await?, cart.await?, start.elapsed());
 
     let deadline = Deadline::after(Duration::from_millis(30));
-    match database
-        .call_async_until(deadline, |_| query("report"))
-        .await
-    {
+    match database.call_async_until(deadline, |_| query("report")).await {
         Err(CallError::TimedOut(late)) => println!("{late}"),
         other => println!("unexpected: {other:?}"),
     }
 
     // Dropping the future of a call cancels its job. This one has begun, so it is told.
     let mut dropped = Box::pin(database.call_async(|_| query("history")));
-    let _ = dropped
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()));
+    let _ = dropped.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     drop(dropped);
     let snapshot = database.snapshot();
-    let (running, left) = (
-        snapshot.running,
-        snapshot.totals.not_started(Rejection::Cancelled),
-    );
+    let (running, left) = (snapshot.running, snapshot.totals.not_started(Rejection::Cancelled));
     println!("after dropping a future: {running} running, {left} cancelled unstarted");
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use watertight::{Bulkhead, Runtime};
+use watertight::{Bulkhead, Rejected, Runtime};
 
 type Anything = Box<dyn std::error::Error + Send + Sync>;
 
@@ -27,7 +27,8 @@ fn main() -> Result<(), Anything> {
     }
     // The ledger hangs, and a second entry is queued behind the first.
     let (wake, hung) = mpsc::channel::<()>();
-    let first = ledger.submit(move |_| hung.recv().is_ok())?;
+    // `forget` drops a refused closure: this one is not `Sync`, as a boxed error would have to be.
+    let first = ledger.submit(move |_| hung.recv().is_ok()).map_err(Rejected::forget)?;
     let second = ledger.submit(|_| ())?;
 
     println!("Shutting down, for at most 300 ms.");
@@ -35,10 +36,7 @@ fn main() -> Result<(), Anything> {
     let report = runtime.shutdown(Duration::from_millis(300))?;
     println!("It took {:.0?}: {report}", start.elapsed());
     for job in &report.unstarted {
-        println!(
-            "unstarted in `{}` after {:.0?} in the queue",
-            job.bulkhead, job.waited
-        );
+        println!("unstarted in `{}` after {:.0?} in the queue", job.bulkhead, job.waited);
     }
     println!("clean: {}", report.is_clean());
 

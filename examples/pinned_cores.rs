@@ -16,12 +16,7 @@ type Anything = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Anything> {
     // A runtime's plan knows the process's own mask: what the container or `taskset` leaves it.
     // It is `None` where the system does not say; nothing is pinned then.
-    let allowed = Runtime::builder()
-        .build()?
-        .plan()
-        .allowed_cores
-        .clone()
-        .unwrap_or_default();
+    let allowed = Runtime::builder().build()?.plan().allowed_cores.clone().unwrap_or_default();
     let cores = allowed.len();
     println!("this process may use cores {allowed:?}");
 
@@ -35,9 +30,7 @@ fn main() -> Result<(), Anything> {
     // Half of the cores for images, the other half for everything else.
     let for_resize = cores / 2;
     let (mut resize, mut checkout) = (
-        Bulkhead::builder("resize")
-            .threads(for_resize.max(1))
-            .queue(100),
+        Bulkhead::builder("resize").threads(for_resize.max(1)).queue(100),
         Bulkhead::builder("checkout").threads(4),
     );
     if for_resize > 0 {
@@ -46,15 +39,9 @@ fn main() -> Result<(), Anything> {
     } else {
         println!("fewer than two cores: nothing is pinned, and `checkout` will feel it");
     }
-    let runtime = Runtime::builder()
-        .bulkhead(resize)
-        .bulkhead(checkout)
-        .build()?;
+    let runtime = Runtime::builder().bulkhead(resize).bulkhead(checkout).build()?;
     for planned in &runtime.plan().bulkheads {
-        println!(
-            "{}: cores {:?}, pinning {:?}",
-            planned.bulkhead, planned.cores, planned.pinning
-        );
+        println!("{}: cores {:?}, pinning {:?}", planned.bulkhead, planned.cores, planned.pinning);
     }
     for warning in &runtime.plan().warnings {
         println!("warning: {warning}");

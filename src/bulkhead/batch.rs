@@ -168,9 +168,12 @@ impl<K, T> fmt::Debug for Batch<K, T> {
     }
 }
 
+type Onward<K, T> = (K, Sender<(K, Answer<T>)>);
+
 /// Sends a job's answer on as soon as it is there.
 struct ToBatch<K, T> {
-    onward: Mutex<Option<(K, Sender<(K, Answer<T>)>)>>,
+    /// Until it has been used.
+    onward: Mutex<Option<Onward<K, T>>>,
     shared: Arc<Shared>,
 }
 

@@ -229,7 +229,14 @@ impl BulkheadBuilder {
             refuse_late: self.refuse_late,
         };
         let (call_limit, cores) = (self.call_limit, self.cores);
-        Ok(Settings { name, rules, call_limit, cores, stack_size: self.stack_size, hooks: self.hooks })
+        Ok(Settings {
+            name,
+            rules,
+            call_limit,
+            cores,
+            stack_size: self.stack_size,
+            hooks: self.hooks,
+        })
     }
 }
 

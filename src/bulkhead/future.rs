@@ -79,7 +79,9 @@ where
             at_door @ Stage::AtDoor(..) => this.stage = at_door,
             Stage::Over => panic!("a submission is not polled after it was ready"),
         }
-        let Stage::AtDoor(cell, seq) = &this.stage else { return Poll::Pending };
+        let Stage::AtDoor(cell, seq) = &this.stage else {
+            return Poll::Pending;
+        };
         let ready = match cell.slot().poll_at_door(cx.waker()) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(AtDoor::Refused(why)) => Err(this.bulkhead.give_back(cell, why)),
@@ -94,7 +96,9 @@ where
 
 impl<F, T> Drop for SubmitFuture<F, T> {
     fn drop(&mut self) {
-        let Stage::AtDoor(cell, seq) = &self.stage else { return };
+        let Stage::AtDoor(cell, seq) = &self.stage else {
+            return;
+        };
         cell.header().cancelled.raise();
         match self.bulkhead.compartment.withdraw(*seq, Rejection::Cancelled) {
             // It stood in line: it leaves, and its closure goes with it.
@@ -158,7 +162,9 @@ where
                 Ok(handle) => self.0 = Call::Accepted(handle.cancel_on_drop()),
             }
         }
-        let Call::Accepted(handle) = &mut self.0 else { return Poll::Pending };
+        let Call::Accepted(handle) = &mut self.0 else {
+            return Poll::Pending;
+        };
         Pin::new(handle).poll(cx)
     }
 }

@@ -101,6 +101,7 @@ impl<T> JobHandle<T> {
     /// One that has not started leaves the queue at once, gives its place back, and its closure is
     /// dropped here; that returns `true`. One that is running has
     /// [`Context::is_cancelled`](crate::Context::is_cancelled) set and goes on until it returns.
+    #[expect(clippy::must_use_candidate, reason = "most who cancel do not care how far it was")]
     pub fn cancel(&self) -> bool {
         self.job().header().cancelled.raise();
         let withdrawn = self.bulkhead.compartment.withdraw(self.seq, Rejection::Cancelled);

@@ -126,7 +126,11 @@ impl Bulkhead {
     /// # Errors
     ///
     /// As for [`submit`](Bulkhead::submit).
-    pub fn submit_until<F, T>(&self, deadline: Deadline, job: F) -> Result<JobHandle<T>, Rejected<F>>
+    pub fn submit_until<F, T>(
+        &self,
+        deadline: Deadline,
+        job: F,
+    ) -> Result<JobHandle<T>, Rejected<F>>
     where
         F: FnOnce(&Context<'_>) -> T + Send + 'static,
         T: Send + 'static,

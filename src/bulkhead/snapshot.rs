@@ -87,7 +87,10 @@ impl Snapshot {
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bulkhead, threads, queue, running, queued, waiting, overdue, .. } = self;
-        write!(f, "{bulkhead}: {running} of {threads} threads running, {queued} queued (of {queue})")?;
+        write!(
+            f,
+            "{bulkhead}: {running} of {threads} threads running, {queued} queued (of {queue})"
+        )?;
         if *waiting > 0 {
             write!(f, ", {waiting} callers waiting")?;
         }

@@ -62,17 +62,21 @@ impl Bulkhead {
         Rejected::new(why, Arc::clone(&self.compartment.vitals), depth, job)
     }
 
-    pub(super) fn cell<F, T, R>(&self, deadline: Deadline, job: F, route: R) -> Arc<JobCell<F, T, R>> {
+    pub(super) fn cell<F, T, R>(
+        &self,
+        deadline: Deadline,
+        job: F,
+        route: R,
+    ) -> Arc<JobCell<F, T, R>> {
         Arc::new(JobCell::new(job, Header::new(self.compartment.id, deadline), route))
     }
 
     pub(super) fn deadline(&self, until: Until) -> Deadline {
         match until {
             Until::Deadline(deadline) => deadline,
-            Until::CallLimit => self
-                .compartment
-                .call_limit
-                .map_or(Deadline::never(), |limit| Deadline::from_now(self.compartment.now(), limit)),
+            Until::CallLimit => self.compartment.call_limit.map_or(Deadline::never(), |limit| {
+                Deadline::from_now(self.compartment.now(), limit)
+            }),
         }
     }
 
@@ -98,12 +102,10 @@ impl Bulkhead {
         match self.compartment.offer(offered, patience, false, may_wait) {
             Admission::Refused(_, why) => Err(self.turn_away(&cell, why)),
             Admission::Accepted(seq) => Ok((cell, seq)),
-            Admission::Waiting(seq) => {
-                match self.wait_at_door(&cell, seq) {
-                    Some(why) => Err(self.give_back(&cell, why)),
-                    None => Ok((cell, seq)),
-                }
-            }
+            Admission::Waiting(seq) => match self.wait_at_door(&cell, seq) {
+                Some(why) => Err(self.give_back(&cell, why)),
+                None => Ok((cell, seq)),
+            },
         }
     }
 

@@ -56,7 +56,9 @@ pub(crate) fn pin(cores: &Arc<[usize]>, _worker: usize) -> Pinning {
 /// Gives the present thread one of the bulkhead's cores, in turn: these systems know no sets.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn pin(cores: &Arc<[usize]>, worker: usize) -> Pinning {
-    let Some(&id) = cores.get(worker % cores.len().max(1)) else { return Pinning::NotAsked };
+    let Some(&id) = cores.get(worker % cores.len().max(1)) else {
+        return Pinning::NotAsked;
+    };
     if core_affinity::set_for_current(core_affinity::CoreId { id }) {
         Pinning::Applied([id].into())
     } else if cfg!(any(target_os = "macos", windows, target_os = "freebsd")) {

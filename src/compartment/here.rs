@@ -73,7 +73,8 @@ pub(crate) fn is_waited_for_by(job: &Arc<dyn Job>, home: u64) -> bool {
         if job.header().home == home {
             return true;
         }
-        link = job.header().waited_by.lock().clone();
+        let next = job.header().waited_by.lock().clone();
+        link = next;
     }
     false
 }

@@ -99,13 +99,7 @@ pub(crate) struct JobCell<F, T, R = ToCaller> {
 
 impl<F, T, R> JobCell<F, T, R> {
     pub(crate) fn new(body: F, header: Header, route: R) -> Self {
-        Self {
-            header,
-            body: Mutex::new(Some(body)),
-            slot: Slot::new(),
-            route,
-            result: PhantomData,
-        }
+        Self { header, body: Mutex::new(Some(body)), slot: Slot::new(), route, result: PhantomData }
     }
 
     /// The closure of a job that was refused.
@@ -127,11 +121,8 @@ where
     R: Route<T>,
 {
     fn settle(&self, answer: Answer<T>) {
-        let unwanted = if self.route.is_abandoned() {
-            Some(answer)
-        } else {
-            self.slot.settle(answer)
-        };
+        let unwanted =
+            if self.route.is_abandoned() { Some(answer) } else { self.slot.settle(answer) };
         // The job still counts as running: what its result's destructor does is part of it.
         drop_contained(unwanted);
     }

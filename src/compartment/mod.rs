@@ -30,14 +30,14 @@ pub use self::affinity::Pinning;
 pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
+use self::life::Life;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 pub use self::state::RejectionPolicy;
 pub(crate) use self::state::{Admission, Numbers, Offer, Rules, Withdrawn};
-use self::life::Life;
 use self::state::{Door, Outbox, Saturation, State};
 pub use self::totals::Totals;
-pub(crate) use self::worker::{Hooks, ThreadHook};
 pub use self::worker::ThreadInfo;
+pub(crate) use self::worker::{Hooks, ThreadHook};
 
 use crate::contain::contain;
 use crate::error::{NotStarted, Rejection, TimeLimit, TimedOut};
@@ -227,8 +227,8 @@ impl Compartment {
         may_wait: bool,
     ) -> Admission<Arc<dyn Job>> {
         let deadline = job.header().deadline;
-        let in_chain = here::current_job()
-            .is_some_and(|current| here::is_waited_for_by(&current, self.id));
+        let in_chain =
+            here::current_job().is_some_and(|current| here::is_waited_for_by(&current, self.id));
         let awaited = in_chain && job.header().waited_by.lock().is_some();
         let estimate = if self.rules.refuse_late {
             let queued = unpack(self.door.load(Ordering::Acquire)).queued;
@@ -236,7 +236,8 @@ impl Compartment {
         } else {
             None
         };
-        let offer = Offer { job, deadline, patience, covered, may_wait, in_chain, awaited, estimate };
+        let offer =
+            Offer { job, deadline, patience, covered, may_wait, in_chain, awaited, estimate };
 
         let now = self.now();
         let mut mail = Mail::new();
@@ -246,7 +247,7 @@ impl Compartment {
             self.seal(&mut locked, &mail);
             admission
         };
-        self.deliver(mail);
+        self.deliver(&mail);
         if matches!(admission, Admission::Accepted(_)) {
             self.observe(|observer| {
                 observer.on_accepted(&AcceptedEvent { bulkhead: self.name() });
@@ -304,7 +305,7 @@ impl Compartment {
 
     /// Lets nobody in any more; what was accepted still runs.
     pub(crate) fn drain(&self) {
-        self.change(|state, mail| state.drain(mail));
+        self.change(State::drain);
     }
 
     /// Ends every accepted job that has not started. Their callers are told here, and their
@@ -319,7 +320,7 @@ impl Compartment {
             self.leave_to_timekeeper(&mut locked, &mail);
         }
         let waits = mail.ended.iter().map(|(_, _, waited)| *waited).collect();
-        self.deliver_keeping(mail);
+        self.deliver_keeping(&mail);
         waits
     }
 
@@ -346,7 +347,7 @@ impl Compartment {
             let overdue = locked.state.running(now).filter(left).count();
             (numbers, overdue)
         };
-        self.deliver_keeping(mail);
+        self.deliver_keeping(&mail);
         numbers
     }
 
@@ -377,7 +378,7 @@ impl Compartment {
             self.seal(&mut locked, &mail);
             result
         };
-        self.deliver(mail);
+        self.deliver(&mail);
         result
     }
 
@@ -409,21 +410,21 @@ impl Compartment {
 
     /// LOCK: free. Wakes and tells everybody, then drops the closures of ended jobs on this thread,
     /// then speaks to the observer.
-    fn deliver(&self, mail: Mail) {
-        self.wake(&mail);
+    fn deliver(&self, mail: &Mail) {
+        self.wake(mail);
         for (job, _, _) in &mail.ended {
             self.discard(job);
         }
-        self.report(&mail);
+        self.report(mail);
     }
 
     /// The same, with the closures left to the timekeeper.
-    fn deliver_keeping(&self, mail: Mail) {
-        self.wake(&mail);
+    fn deliver_keeping(&self, mail: &Mail) {
+        self.wake(mail);
         if !mail.ended.is_empty() {
             self.time.notify_one();
         }
-        self.report(&mail);
+        self.report(mail);
     }
 
     fn wake(&self, mail: &Mail) {
@@ -453,7 +454,9 @@ impl Compartment {
 
     fn report(&self, mail: &Mail) {
         // The counts are exact without an observer; this is only about telling one.
-        let Some(observer) = &self.observer else { return };
+        let Some(observer) = &self.observer else {
+            return;
+        };
         let bulkhead = self.name();
         for _ in &mail.granted {
             self.contain_hook(|| observer.on_accepted(&AcceptedEvent { bulkhead }));

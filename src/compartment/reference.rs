@@ -336,8 +336,9 @@ impl StateMachineTest for Real {
             Op::Submit { may_wait, limit, covered } => {
                 let id = real.next;
                 real.next += 1;
-                let deadline =
-                    limit.map_or(Deadline::never(), |ms| Deadline::from_now(now, Duration::from_millis(ms)));
+                let deadline = limit.map_or(Deadline::never(), |ms| {
+                    Deadline::from_now(now, Duration::from_millis(ms))
+                });
                 let offer = Offer {
                     job: id,
                     deadline,

@@ -80,8 +80,7 @@ pub(crate) enum Detached {
 
 impl<T> Slot<T> {
     pub(crate) fn new() -> Self {
-        let state =
-            State { phase: Phase::Pending, granted: false, blocked: false, waker: None };
+        let state = State { phase: Phase::Pending, granted: false, blocked: false, waker: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 

@@ -74,6 +74,7 @@ impl Rules {
 
 /// One job at the door.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts about one submission")]
 pub(crate) struct Offer<J> {
     pub(crate) job: J,
     /// The whole call's.
@@ -342,7 +343,9 @@ impl<J: Clone> State<J> {
     }
 
     fn would_be_late(&self, offer: &Offer<J>, now: Instant) -> bool {
-        let Some(wait) = offer.estimate.filter(|_| self.rules.refuse_late) else { return false };
+        let Some(wait) = offer.estimate.filter(|_| self.rules.refuse_late) else {
+            return false;
+        };
         let queue_limit = self.rules.queue_limit.unwrap_or(Duration::MAX);
         let start_by = Deadline::from_now(now, queue_limit).earlier(offer.deadline);
         start_by.remaining(now).is_some_and(|left| left < wait)
@@ -403,7 +406,9 @@ impl<J: Clone> State<J> {
             if !room {
                 return;
             }
-            let Some(waiter) = self.lane.waiters.pop_front() else { return };
+            let Some(waiter) = self.lane.waiters.pop_front() else {
+                return;
+            };
             out.granted.push(waiter.job.clone());
             self.accept(waiter, now, out);
         }

@@ -28,7 +28,7 @@ impl Compartment {
             locked.tick = false;
             (std::mem::take(&mut locked.discards), !locked.state.is_drained())
         };
-        self.deliver(mail);
+        self.deliver(&mail);
         for (job, why) in discards {
             // Whoever ended the job tells its caller too; the first to come does, and the closure is
             // dropped only after that.

@@ -51,7 +51,8 @@ impl Compartment {
 
     fn run_hook(&self, hook: Option<&super::ThreadHook>, worker: usize) {
         if let Some(hook) = hook {
-            self.contain_hook(|| hook(&ThreadInfo { bulkhead: self.name(), worker }));
+            let thread = ThreadInfo { bulkhead: self.name(), worker };
+            self.contain_hook(|| hook(&thread));
         }
     }
 
@@ -70,14 +71,14 @@ impl Compartment {
             if taken.is_some() || locked.state.may_leave() {
                 self.seal(&mut locked, &mail);
                 drop(locked);
-                self.deliver(mail);
+                self.deliver(&mail);
                 return taken;
             }
             if !mail.is_empty() {
                 // Taking found jobs that had expired. Their callers come before our sleep.
                 self.seal(&mut locked, &mail);
                 drop(locked);
-                self.deliver(mail);
+                self.deliver(&mail);
                 continue;
             }
             if !has_spun && !locked.state.is_searched() {
@@ -147,7 +148,7 @@ impl Compartment {
             self.seal(&mut locked, &mail);
             taken
         };
-        self.deliver(mail);
+        self.deliver(&mail);
         let found = taken.is_some();
         if let Some(taken) = taken {
             self.run(worker, taken);

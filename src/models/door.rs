@@ -12,7 +12,8 @@ fn a_newcomer_never_overtakes_a_waiter() {
         let world = World::new(1, 0, WAIT);
         let held = world.bulkhead.submit(|_| ()).expect("there is room");
         let bulkhead = world.bulkhead.clone();
-        let waiter = loom::thread::spawn(move || bulkhead.submit(|_| ()).map(|handle| handle.cancel()));
+        let waiter =
+            loom::thread::spawn(move || bulkhead.submit(|_| ()).map(|handle| handle.cancel()));
         let somebody_waits = world.bulkhead.snapshot().waiting == 1;
         assert!(world.step());
         held.join().expect("it runs");
@@ -105,7 +106,8 @@ fn a_thread_and_a_future_waiting_for_one_place_both_get_it() {
         let world = World::new(1, 0, WAIT);
         let held = world.bulkhead.submit(|_| ()).expect("there is room");
         let bulkhead = world.bulkhead.clone();
-        let thread = loom::thread::spawn(move || bulkhead.submit(|_| ()).map(|handle| handle.cancel()));
+        let thread =
+            loom::thread::spawn(move || bulkhead.submit(|_| ()).map(|handle| handle.cancel()));
         let bulkhead = world.bulkhead.clone();
         let future = loom::thread::spawn(move || {
             loom::future::block_on(bulkhead.submit_async(|_| ())).map(|handle| handle.cancel())

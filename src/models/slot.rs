@@ -60,8 +60,7 @@ fn a_caller_leaves_or_receives_never_both() {
             let drops = Drops::default();
             let witness = drops.witness();
             let thread = worker(&world.bulkhead, 0);
-            let answer =
-                world.bulkhead.call_until(world.clock.deadline(5), move |_| Some(witness));
+            let answer = world.bulkhead.call_until(world.clock.deadline(5), move |_| Some(witness));
             match answer {
                 Ok(value) => {
                     assert_eq!(drops.count(), 0);

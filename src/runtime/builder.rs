@@ -196,15 +196,16 @@ fn plan(settings: &[Settings]) -> Result<Plan, BuildError> {
         }
     }
     let names: Vec<_> = settings.iter().map(|one| (one.name.as_str(), one.rules.threads)).collect();
-    let bulkheads = settings.iter().zip(labels(&names)).zip(assigned).map(|((one, label), cores)| {
-        let workers = (0..one.rules.threads).map(|worker| thread_name(&label, Some(worker)));
-        BulkheadPlan {
-            bulkhead: one.name.as_str().to_owned(),
-            threads: workers.chain([thread_name(&label, None)]).collect(),
-            cores,
-            pinning: Vec::new(),
-        }
-    });
+    let bulkheads =
+        settings.iter().zip(labels(&names)).zip(assigned).map(|((one, label), cores)| {
+            let workers = (0..one.rules.threads).map(|worker| thread_name(&label, Some(worker)));
+            BulkheadPlan {
+                bulkhead: one.name.as_str().to_owned(),
+                threads: workers.chain([thread_name(&label, None)]).collect(),
+                cores,
+                pinning: Vec::new(),
+            }
+        });
     Ok(Plan {
         bulkheads: bulkheads.collect(),
         allowed_cores: allowed,
@@ -217,9 +218,9 @@ fn plan(settings: &[Settings]) -> Result<Plan, BuildError> {
 
 /// Has the clock tell the timekeepers when it jumps, if it is one that does.
 fn watch(clock: &dyn Clock, bulkheads: &[Bulkhead]) -> Arc<dyn Fn() + Send + Sync> {
-    let watched = bulkheads.to_vec();
+    let those = bulkheads.to_vec();
     let watcher: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-        for bulkhead in &watched {
+        for bulkhead in &those {
             bulkhead.compartment().clock_moved();
         }
     });
@@ -245,6 +246,7 @@ fn start(bulkheads: &[Bulkhead], stack_sizes: &[Option<usize>]) -> Result<Thread
             let thread = Compartment::start_thread(compartment, spec, worker)
                 .map_err(|error| spawn_error(compartment, started, stack_size, error))?;
             started += 1;
+            // PANIC: this bulkhead's list was pushed before its first thread.
             building.threads.lock().last_mut().expect("pushed above").push(thread);
         }
     }
@@ -259,10 +261,10 @@ fn spawn_error(
     error: io::Error,
 ) -> BuildError {
     let wanted = compartment.rules.threads;
-    let stack = stack_size.map(|bytes| format!(", each with a stack of {bytes} bytes"));
-    let stack = stack.unwrap_or_default();
+    let of_size =
+        stack_size.map(|bytes| format!(", each with a stack of {bytes} bytes")).unwrap_or_default();
     let problem = format!(
-        "asks for {wanted}{stack}, but the system refused to start one after {started} threads of \
+        "asks for {wanted}{of_size}, but the system refused to start one after {started} threads of \
          the runtime; those have been stopped again"
     );
     BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "threads", problem)

@@ -14,9 +14,15 @@ pub(super) fn assign(
 ) -> Result<Vec<Option<Vec<usize>>>, BuildError> {
     let mut owners: Vec<(usize, &str)> = Vec::new();
     for (name, request) in requests {
-        let Some(CoreRequest::These(cores)) = request else { continue };
+        let Some(CoreRequest::These(cores)) = request else {
+            continue;
+        };
         if cores.is_empty() {
-            return Err(wrong(name, "cores", "is empty; name at least one core, or leave it unset"));
+            return Err(wrong(
+                name,
+                "cores",
+                "is empty; name at least one core, or leave it unset",
+            ));
         }
         for core in cores {
             claim(name, *core, allowed, &mut owners)?;
@@ -58,7 +64,8 @@ fn claim<'a>(
     owners: &mut Vec<(usize, &'a str)>,
 ) -> Result<(), BuildError> {
     if core > HIGHEST_CORE {
-        let problem = format!("names core {core}; the highest id that can be named is {HIGHEST_CORE}");
+        let problem =
+            format!("names core {core}; the highest id that can be named is {HIGHEST_CORE}");
         return Err(wrong(name, "cores", problem));
     }
     if !allowed.contains(&core) {
@@ -97,7 +104,12 @@ mod tests {
     #[test]
     fn numbers_take_what_nobody_named_whatever_the_order() {
         let assigned = assign_all(
-            &[("a", Some(Any(1))), ("b", Some(These(vec![4, 2]))), ("c", None), ("d", Some(Any(2)))],
+            &[
+                ("a", Some(Any(1))),
+                ("b", Some(These(vec![4, 2]))),
+                ("c", None),
+                ("d", Some(Any(2))),
+            ],
             &[0, 2, 4, 6, 8],
         );
         assert_eq!(assigned, Ok(vec![Some(vec![0]), Some(vec![2, 4]), None, Some(vec![6, 8])]));

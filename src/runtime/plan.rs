@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn labels_fit_keep_the_index_and_stay_apart() {
         let long = "recommendations-eu";
-        let labels = labels(&[("db", 1), (long, 200), ("recommendations-us", 200), ("🦀🦀🦀🦀", 8)]);
+        let labels =
+            labels(&[("db", 1), (long, 200), ("recommendations-us", 200), ("🦀🦀🦀🦀", 8)]);
         assert_eq!(labels, ["db", "recommen", "recomm~2", "🦀🦀"]);
         for label in &labels {
             assert!(format!("wt-{label}-199").len() <= NAME_BYTES);

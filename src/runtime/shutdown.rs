@@ -63,7 +63,10 @@ impl fmt::Display for ShutdownReport {
         }
         write!(f, ", {} threads are stuck:", self.stuck.len())?;
         for StuckThread { bulkhead, thread, age } in &self.stuck {
-            write!(f, "\n  {thread} of bulkhead `{bulkhead}`: its job has been running for {age:.1?}")?;
+            write!(
+                f,
+                "\n  {thread} of bulkhead `{bulkhead}`: its job has been running for {age:.1?}"
+            )?;
         }
         Ok(())
     }
@@ -101,10 +104,11 @@ pub(super) fn shut_down(
     let mut report = ShutdownReport::default();
     for bulkhead in bulkheads {
         let ended = bulkhead.compartment().end_unstarted();
-        report.unstarted.extend(ended.into_iter().map(|waited| UnstartedJob {
-            bulkhead: bulkhead.name().to_owned(),
-            waited,
-        }));
+        report.unstarted.extend(
+            ended
+                .into_iter()
+                .map(|waited| UnstartedJob { bulkhead: bulkhead.name().to_owned(), waited }),
+        );
     }
     // What is left has to come out of user code, or only has to go; that is not waited for longer
     // than it takes to go.

@@ -50,7 +50,9 @@ fn effective_user() -> Option<u32> {
 /// one of version 2.
 fn cgroup_file(controller: &str, file: &str) -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    cgroup_paths(&groups, controller, file).into_iter().find_map(|path| fs::read_to_string(path).ok())
+    cgroup_paths(&groups, controller, file)
+        .into_iter()
+        .find_map(|path| fs::read_to_string(path).ok())
 }
 
 /// Where `file` may be, given the text of `/proc/self/cgroup`; the most specific first. Inside a
@@ -59,7 +61,8 @@ fn cgroup_paths(groups: &str, controller: &str, file: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
         else {
             continue;
         };

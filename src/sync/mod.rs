@@ -20,11 +20,11 @@ use self::model as platform;
 use self::real as platform;
 
 pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};
+#[cfg(all(test, watertight_loom))]
+pub(crate) use self::model::{Time, set_time};
 pub(crate) use self::platform::{
     AtomicU64, Condvar, Mutex, MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, spawn, spin_until,
     thread_local,
 };
-#[cfg(all(test, watertight_loom))]
-pub(crate) use self::model::{Time, set_time};
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

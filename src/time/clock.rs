@@ -39,7 +39,7 @@ impl Clock for MonotonicClock {
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
-/// use watertight::{Bulkhead, CallError, Clock, Deadline, ManualClock, Runtime};
+/// use watertight::{Bulkhead, Clock, Deadline, ManualClock, Runtime, TimeLimit};
 ///
 /// let clock = Arc::new(ManualClock::new());
 /// let runtime = Runtime::builder()
@@ -53,7 +53,8 @@ impl Clock for MonotonicClock {
 /// let job = db.submit_until(deadline, move |_| gate.recv()).map_err(|refused| refused.forget())?;
 ///
 /// clock.advance(Duration::from_secs(61)); // an hour of tests in no time
-/// assert!(matches!(job.join(), Err(CallError::TimedOut(_))));
+/// let late = job.join().unwrap_err();
+/// assert_eq!(late.time_limit(), Some(TimeLimit::Call));
 /// # drop(open);
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```

@@ -60,10 +60,12 @@ fn a_caller_whose_time_passes_leaves_and_its_thread_stays_taken() {
 #[test]
 fn a_waiting_submitter_gets_the_next_place() {
     let runtime = Runtime::builder()
-        .bulkhead(Bulkhead::builder("a").threads(1).queue(0).rejection(RejectionPolicy::Wait {
-            at_most: Duration::MAX,
-            submitters: 1,
-        }))
+        .bulkhead(
+            Bulkhead::builder("a")
+                .threads(1)
+                .queue(0)
+                .rejection(RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 1 }),
+        )
         .build()
         .unwrap();
     let a = runtime.bulkhead("a").unwrap();
