@@ -39,7 +39,8 @@ async fn serve(database: &Bulkhead) -> Result<(), Anything> {
         other => println!("unexpected: {other:?}"),
     }
 
-    // Dropping the future of a call cancels its job. This one has begun, so it is told.
+    // Dropping the future of a call cancels its job. If it has not begun, it never will; if it has,
+    // it is told, and runs on until it looks.
     let mut dropped = Box::pin(database.call_async(|_| query("history")));
     let _ = dropped.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     drop(dropped);

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use watertight::{Batch, Bulkhead, Deadline, Flatten, Runtime};
+use watertight::{Batch, Bulkhead, Deadline, Flatten, Runtime, Totals};
 
 use crate::clients::{Clients, Connections};
 use crate::dependencies::Dependencies;
@@ -65,17 +65,15 @@ impl Storefront for Bulkheads {
         let required_until = started + REQUIRED_WITHIN;
         let optional_until = started + OPTIONAL_WITHIN;
 
-        let mut calls = Batch::new();
+        let calls = Batch::new();
         let mut awaited = 0;
         for part in Part::ALL {
             let until = if part.is_required() { required_until } else { optional_until };
             let clients = Arc::clone(&self.clients);
-            let accepted = calls.submit_until(
-                self.bulkhead(part),
-                Deadline::at(until),
-                part,
-                move |_| clients.fetch(part, product),
-            );
+            let accepted =
+                calls.submit_until(self.bulkhead(part), Deadline::at(until), part, move |_| {
+                    clients.fetch(part, product)
+                });
             match accepted {
                 Ok(()) => awaited += 1,
                 Err(refused) if part.is_required() => {
@@ -109,7 +107,10 @@ impl Storefront for Bulkheads {
 
     fn calls(&self, part: Part) -> Calls {
         let now = self.bulkhead(part).snapshot();
-        Calls { asked: now.arrivals, refused: now.arrivals - now.accepted, unstarted: 0 }
+        let refused = now.rejected_in_all();
+        let Totals { accepted, returned, panicked, .. } = now.totals;
+        let started = returned + panicked + now.running as u64;
+        Calls { asked: now.arrivals, refused, unstarted: accepted - started }
     }
 
     fn busy(&self) -> usize {

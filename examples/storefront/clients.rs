@@ -79,6 +79,8 @@ impl HttpClient {
             // be opened anew for each call.
             .max_idle_connections(connections)
             .max_idle_connections_per_host(connections)
+            // Kept for the whole run, so that the origin can count who ever connected.
+            .max_idle_age(Duration::from_secs(3600))
             // Loopback is never reached through a proxy, whatever the environment says.
             .proxy(None)
             .build()

@@ -22,9 +22,11 @@ impl Dependencies {
         let switches = Part::ALL.map(|part| (part, Latency::from_millis(part.healthy_millis())));
         let latency = |part: Part| switches[part as usize].1.clone();
         Ok(Self {
-            pricing: Origin::start("pricing", latency(Part::Pricing), |product| {
-                json!({ "amount": 5 + product % 90, "currency": "EUR" })
-            })?,
+            pricing: Origin::start(
+                "pricing",
+                latency(Part::Pricing),
+                |product| json!({ "amount": 5 + product % 90, "currency": "EUR" }),
+            )?,
             recommendations: Origin::start(
                 "recommendations",
                 latency(Part::Recommendations),

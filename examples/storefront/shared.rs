@@ -48,8 +48,7 @@ struct Gauges {
 
 impl SharedPool {
     pub(crate) fn start(dependencies: &Dependencies) -> Result<Self, Failure> {
-        let connections =
-            Connections { pricing: THREADS, reviews: 200, recommendations: THREADS };
+        let connections = Connections { pricing: THREADS, reviews: 200, recommendations: THREADS };
         let gauges = Arc::new(Gauges::default());
         // Unbounded is safe here: a page waits 2 s at most and its jobs lapse with it, so the queue
         // never holds more than 2 s of arrivals.

@@ -166,11 +166,9 @@ impl<T> Slot<T> {
             if std::mem::take(&mut state.granted) {
                 return Woken::Granted;
             }
-            // The answer is on its way once it is settled, and outruns the limit.
-            if timed_out && !matches!(state.phase, Phase::Settled(_)) {
+            if timed_out {
                 return Woken::TimedOut;
             }
-            let until = until.filter(|_| !timed_out);
             (state, timed_out) = self.sleep(state, until);
         }
     }

@@ -336,10 +336,11 @@ impl<J: Clone> State<J> {
         }
     }
 
+    /// Room for one more. Nobody waits while there is, so a newcomer that takes it overtakes nobody.
     fn has_vacancy(&self) -> bool {
-        // Nobody overtakes a waiter, even if there is room.
-        self.lane.waiters.is_empty()
-            && (self.taken < self.limit || self.lane.queue.len() < self.lane.capacity)
+        let room = self.taken < self.limit || self.lane.queue.len() < self.lane.capacity;
+        debug_assert!(!room || self.lane.waiters.is_empty(), "room, and somebody waits for it");
+        room
     }
 
     fn would_be_late(&self, offer: &Offer<J>, now: Instant) -> bool {

@@ -38,7 +38,7 @@ impl Compartment {
         more
     }
 
-    fn sleep_until_next_limit(&self) {
+    pub(crate) fn sleep_until_next_limit(&self) {
         let mut locked = self.locked.lock();
         // What has been asked for since the tick is looked at first.
         while !locked.tick {

@@ -24,7 +24,7 @@ fn a_submit_racing_close_is_refused_or_ended() {
     });
 }
 
-/// Must catch: `may_leave` that does not look at what is ready.
+/// Must catch: a worker that leaves at closing before it has looked for jobs.
 #[test]
 fn draining_runs_what_was_accepted() {
     explore(12, Time::Never, || {

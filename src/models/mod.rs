@@ -134,26 +134,43 @@ pub(crate) fn worker(bulkhead: &Bulkhead, index: usize) -> loom::thread::JoinHan
 pub(crate) const WAIT: RejectionPolicy =
     RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 4 };
 
-/// Counts what is dropped. The count is an oracle, not an object of the model.
+/// Watches the values of jobs go. Its counts are oracles, not objects of the model.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Drops(std::sync::Arc<AtomicUsize>);
+pub(crate) struct Drops {
+    all: std::sync::Arc<AtomicUsize>,
+    late: std::sync::Arc<AtomicUsize>,
+}
 
 impl Drops {
-    pub(crate) fn witness(&self) -> Witness {
-        Witness(self.clone())
+    /// A value that notes when it is dropped by anybody but the present thread, its caller, while
+    /// its job no longer counts as running.
+    pub(crate) fn witness(&self, world: &World) -> Witness {
+        let caller = loom::thread::current().id();
+        Witness { drops: self.clone(), bulkhead: world.bulkhead.clone(), caller }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.all.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn late(&self) -> usize {
+        self.late.load(Ordering::SeqCst)
     }
 }
 
-/// One drop of it is counted.
 #[derive(Debug)]
-pub(crate) struct Witness(Drops);
+pub(crate) struct Witness {
+    drops: Drops,
+    bulkhead: Bulkhead,
+    caller: loom::thread::ThreadId,
+}
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::SeqCst);
+        self.drops.all.fetch_add(1, Ordering::SeqCst);
+        let strange = loom::thread::current().id() != self.caller;
+        if strange && self.bulkhead.snapshot().running == 0 {
+            self.drops.late.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }

@@ -7,6 +7,11 @@ use crate::compartment::RejectionPolicy;
 use crate::error::{CallError, Rejection};
 use crate::sync::Time;
 
+/// Lets the other threads run before the clock moves, which loom does not see.
+fn pause(world: &World) {
+    let _ = world.bulkhead.snapshot();
+}
+
 /// Must catch: `expire` that ends a job which a worker has taken, or tells its caller twice.
 #[test]
 fn a_limit_racing_the_start_has_one_outcome() {
@@ -16,6 +21,7 @@ fn a_limit_racing_the_start_has_one_outcome() {
         let handle = world.bulkhead.submit_until(deadline, |_| 7).expect("there is room");
         let bulkhead = world.bulkhead.clone();
         let worker = loom::thread::spawn(move || step(&bulkhead, 0));
+        pause(&world);
         world.clock.advance(10);
         world.bulkhead.compartment().tick();
         let ran = worker.join().expect("the worker ends");
@@ -42,6 +48,7 @@ fn an_expired_job_s_place_goes_to_the_waiter() {
         let queued = world.bulkhead.submit(|_| ()).expect("there is room");
         let bulkhead = world.bulkhead.clone();
         let waiter = loom::thread::spawn(move || bulkhead.submit(|_| ()).is_ok());
+        pause(&world);
         world.clock.advance(10);
         world.bulkhead.compartment().tick();
         assert!(waiter.join().expect("the waiter ends"));
@@ -54,17 +61,44 @@ fn an_expired_job_s_place_goes_to_the_waiter() {
 /// Must catch: an alarm set without waking the timekeeper (`wake_timekeeper` left out).
 #[test]
 fn a_new_limit_wakes_the_timekeeper() {
-    explore(57, Time::AnyMoment, || {
+    explore(4, Time::AnyMoment, || {
         let world = World::new(1, 1, RejectionPolicy::Reject);
         let bulkhead = world.bulkhead.clone();
-        let timekeeper = loom::thread::spawn(move || bulkhead.compartment().keep_time());
-        let deadline = world.clock.deadline(0);
-        // Already past at the door, so it is refused, and the timekeeper sleeps on.
-        assert!(world.bulkhead.submit_until(deadline, |_| ()).is_err());
-        let held = world.bulkhead.submit(|_| ()).expect("there is room");
-        world.clock.advance(1);
-        world.drain();
-        assert!(held.cancel());
-        timekeeper.join().expect("the timekeeper ends");
+        let timekeeper = loom::thread::spawn(move || {
+            bulkhead.compartment().tick();
+            // It sleeps for good, or until the limit, and in either case is done with it.
+            bulkhead.compartment().sleep_until_next_limit();
+        });
+        let deadline = world.clock.deadline(5);
+        let _job = world.bulkhead.submit_until(deadline, |_| ()).expect("there is room");
+        timekeeper.join().expect("the timekeeper wakes up");
+        world.close();
+    });
+}
+
+/// Must catch: a slot that is free as soon as the caller's time has passed.
+#[test]
+fn an_overdue_job_keeps_its_slot() {
+    explore(4, Time::Never, || {
+        let world = World::new(1, 0, RejectionPolicy::Reject);
+        let bulkhead = world.bulkhead.clone();
+        let clock = crate::sync::Arc::clone(&world.clock);
+        let inner = move |_: &crate::Context<'_>| {
+            // The call's time passes while it runs, and somebody notices.
+            clock.advance(10);
+            bulkhead.compartment().tick();
+            bulkhead.try_submit(|_| ()).is_err()
+        };
+        let (told, full) = std::sync::mpsc::channel();
+        let deadline = world.clock.deadline(5);
+        let job = world.bulkhead.submit_until(deadline, move |ctx| told.send(inner(ctx)));
+        let job = job.expect("there is room");
+        let bulkhead = world.bulkhead.clone();
+        let worker = loom::thread::spawn(move || assert!(step(&bulkhead, 0)));
+        assert!(matches!(job.join(), Err(CallError::TimedOut(_))));
+        worker.join().expect("the worker ends");
+        assert_eq!(full.recv(), Ok(true), "the slot is taken until the closure returns");
+        assert!(world.bulkhead.try_submit(|_| ()).is_ok());
+        world.close();
     });
 }

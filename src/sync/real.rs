@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Instant;
 
@@ -84,7 +85,9 @@ struct AtExit(Option<Box<dyn FnOnce() + Send>>);
 impl Drop for AtExit {
     fn drop(&mut self) {
         if let Some(gone) = self.0.take() {
-            gone();
+            // A panic in a thread-local destructor aborts the process. What goes here may hold the
+            // last reference to a user's hook, whose destructor is not ours.
+            let _ = catch_unwind(AssertUnwindSafe(gone));
         }
     }
 }
