@@ -42,10 +42,6 @@ impl Gate {
         changed.notify_all();
     }
 
-    pub(crate) fn arrived(&self) -> usize {
-        self.0.0.lock().unwrap().arrived
-    }
-
     /// Waits until `n` jobs in all have come to the gate.
     pub(crate) fn wait_for(&self, n: usize) {
         let (state, changed) = &*self.0;
