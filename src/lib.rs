@@ -45,6 +45,17 @@ mod runtime;
 #[cfg(all(test, watertight_loom))]
 mod models;
 
+/// The Rust blocks of the README and the guide are tests like those of this documentation.
+#[cfg(doctest)]
+mod prose {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/guide.md")]
+    mod guide {}
+    #[doc = include_str!("../docs/design.md")]
+    mod design {}
+}
+
 pub use bulkhead::{
     Batch, Bulkhead, BulkheadBuilder, CallFuture, CancelOnDrop, Footprint, JobHandle, Snapshot,
     SubmitFuture,

@@ -111,7 +111,8 @@ impl Bulkhead {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] with the closure inside, if the bulkhead has no place for it.
+    /// [`Rejected`] with the closure inside, if the bulkhead has no place for it. To pass the error
+    /// on with `?`, drop the closure first: `submit(job).map_err(Rejected::forget)?`.
     pub fn submit<F, T>(&self, job: F) -> Result<JobHandle<T>, Rejected<F>>
     where
         F: FnOnce(&Context<'_>) -> T + Send + 'static,

@@ -61,7 +61,10 @@ impl fmt::Display for ShutdownReport {
         if self.stuck.is_empty() {
             return f.write_str(", every thread is gone");
         }
-        write!(f, ", {} threads are stuck:", self.stuck.len())?;
+        match self.stuck.len() {
+            1 => f.write_str(", 1 thread is stuck:")?,
+            n => write!(f, ", {n} threads are stuck:")?,
+        }
         for StuckThread { bulkhead, thread, age } in &self.stuck {
             write!(
                 f,
