@@ -27,6 +27,9 @@ use crate::vitals::Vitals;
 
 /// Runs `model` in every interleaving, and demands that there were at least `least`.
 pub(crate) fn explore(least: usize, time: Time, model: impl Fn() + Send + Sync + 'static) {
+    // The time mode is the process's, so the models take turns, however many threads the tests have.
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let count = std::sync::Arc::new(AtomicUsize::new(0));
     let counter = std::sync::Arc::clone(&count);
     let mut builder = loom::model::Builder::new();

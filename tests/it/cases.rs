@@ -293,19 +293,25 @@ fn c20_a_ring_of_bulkheads_unwinds() {
     capacity_is(&b, 1);
 }
 
+/// Calls a job that panics with `payload`.
+fn never(bulkhead: &Bulkhead, payload: Box<dyn std::any::Any + Send>) -> CallError {
+    let answer: Result<(), _> = bulkhead.call(move |_| resume_unwind(payload));
+    answer.unwrap_err()
+}
+
 #[test]
 fn c21_a_panic_reaches_its_caller_and_costs_no_worker() {
     let (_runtime, bulkhead) = build(Bulkhead::builder("c21").threads(2).queue(10));
     for round in 0..5 {
-        let said = bulkhead.call(|_| resume_unwind(Box::new("a str"))).map(|()| ()).unwrap_err();
+        let said = never(&bulkhead, Box::new("a str"));
         let CallError::Panicked(panicked) = said else { panic!("{said:?}") };
         assert_eq!(panicked.message(), Some("a str"));
         let text = format!("round {round}");
         let copy = text.clone();
-        let said = bulkhead.call(move |_| resume_unwind(Box::new(copy))).map(|()| ()).unwrap_err();
+        let said = never(&bulkhead, Box::new(copy));
         let CallError::Panicked(panicked) = said else { panic!("{said:?}") };
         assert_eq!(panicked.message(), Some(&*text));
-        let said = bulkhead.call(|_| resume_unwind(Box::new(7_u8))).map(|()| ()).unwrap_err();
+        let said = never(&bulkhead, Box::new(7_u8));
         let CallError::Panicked(panicked) = said else { panic!("{said:?}") };
         assert_eq!(panicked.into_payload().downcast_ref::<u8>(), Some(&7));
     }
