@@ -1,4 +1,4 @@
-//! The reviews database: SQLite in a file, read through a connection pool.
+//! The reviews database: `SQLite` in a file, read through a connection pool.
 //!
 //! The slowness is in the SQL itself. Every connection has an SQL function `disk_wait()` that takes
 //! as long as the database takes at the moment, and the query calls it. So a slow review holds what
@@ -48,7 +48,7 @@ impl Usage {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Statements that have been run, counted inside SQLite.
+    /// Statements that have been run, counted inside `SQLite`.
     pub(crate) fn statements(&self) -> u64 {
         self.statements.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ pub(crate) fn summary(connection: &Connection, product: u32) -> rusqlite::Result
     )
 }
 
-/// Opens the pool's connections. (`r2d2_sqlite` does the same, but pins its own SQLite version.)
+/// Opens the pool's connections. (`r2d2_sqlite` does the same, but pins its own `SQLite` version.)
 #[derive(Debug)]
 pub(crate) struct Connections {
     file: PathBuf,

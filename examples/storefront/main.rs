@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Everything is real: an HTTP front door with 400 request threads, HTTP dependencies over loopback
-//! sockets, and SQLite on disk behind a connection pool. The run takes about 75 seconds and exits
+//! sockets, and `SQLite` on disk behind a connection pool. The run takes about 75 seconds and exits
 //! with 0 when all targets are met, 1 when one is missed, and 2 when the machine was too busy to
 //! tell (`too_noisy`).
 

@@ -27,7 +27,7 @@ pub(crate) fn draw(path: &Path, records: [&Record; 2]) -> Result<(), Failure> {
     }
     let root = SVGBackend::new(path, (1100, 700)).into_drawing_area();
     root.fill(&WHITE)?;
-    let end = records.iter().flat_map(|r| r.seen.pages.last()).map(|s| s.due).max();
+    let end = records.iter().filter_map(|r| r.seen.pages.last()).map(|s| s.due).max();
     let end = end.unwrap_or_default().as_secs_f64();
     let columns = root.split_evenly((1, 2));
     for (column, record) in columns.iter().zip(records) {

@@ -288,14 +288,16 @@ impl Report {
             None => "never took all threads of the shared pool".to_owned(),
         };
         format!(
-            "When reviews went from 30 ms to 3 s, it {full} and the service went from {:.0} to \
-             {:.0} pages a second;\nbehind bulkheads it served {:.0} a second, p99 {:.0} ms instead \
-             of {:.0} ms, most of them without reviews.",
-            self.shared[0].ok_per_s,
-            shared.ok_per_s,
-            degraded.ok_per_s,
-            degraded.p99_ms,
-            healthy.p99_ms
+            "When reviews went from 30 ms to 3 s, it {full}: of 150 pages a second {:.0} failed and \
+             p99 went from {:.0} to {:.0} ms;\nbehind bulkheads {:.0} failed, {:.0} a second came \
+             without a part, and p99 went from {:.0} to {:.0} ms.",
+            shared.failed_per_s,
+            self.shared[0].p99_ms,
+            shared.p99_ms,
+            degraded.failed_per_s,
+            degraded.partial_per_s,
+            healthy.p99_ms,
+            degraded.p99_ms
         )
     }
 }
@@ -305,7 +307,7 @@ fn within(samples: &[Sample], window: &Window) -> Vec<Sample> {
 }
 
 fn length(window: &Window) -> f64 {
-    (window.to - window.from).as_secs_f64()
+    window.to.saturating_sub(window.from).as_secs_f64()
 }
 
 pub(crate) fn number(count: usize) -> f64 {

@@ -106,7 +106,7 @@ pub(crate) fn record(build: Build, schedule: Schedule) -> Result<Record, Failure
     let mut windows = Vec::new();
     let mut slow = Vec::new();
     let mut full_after = Vec::new();
-    let mut window = |phase, round| {
+    let window = |phase, round| {
         eprintln!(
             "{:>6.1?}  {build}: {phase:?} window {round} of {}",
             epoch.elapsed(),
@@ -135,7 +135,7 @@ pub(crate) fn record(build: Build, schedule: Schedule) -> Result<Record, Failure
         full = full.or(watch(&*storefront, epoch, until));
         thread::sleep(until.saturating_sub(epoch.elapsed()));
         windows.push(close(open));
-        full_after.extend(full.map(|full| full - switched));
+        full_after.extend(full.map(|full| full.saturating_sub(switched)));
 
         dependencies.slow(Part::Reviews, Part::Reviews.healthy_millis());
         slow.push((switched, epoch.elapsed()));
