@@ -25,7 +25,6 @@ impl Compartment {
             let mut locked = self.locked.lock();
             locked.state.sweep(now, &mut mail);
             self.seal(&mut locked, &mail);
-            locked.tick = false;
             (std::mem::take(&mut locked.discards), !locked.state.is_drained())
         };
         self.deliver(&mail);
@@ -40,8 +39,10 @@ impl Compartment {
 
     pub(crate) fn sleep_until_next_limit(&self) {
         let mut locked = self.locked.lock();
-        // What has been asked for since the tick is looked at first.
-        while !locked.tick {
+        // What has been asked for since the last tick is looked at first. The request is taken back
+        // here, before the tick that answers it reads the clock: a clock that is moved while a tick
+        // is under way leaves its request standing.
+        while !std::mem::take(&mut locked.tick) {
             match locked.state.timekeeper_sleeps().filter(|_| self.callers_keep_time()) {
                 None => locked = self.time.wait(locked),
                 Some(until) => {

@@ -102,3 +102,25 @@ fn an_overdue_job_keeps_its_slot() {
         world.close();
     });
 }
+
+/// Must catch: a request to look that is taken back by a tick which has read the clock before it
+/// (`locked.tick = false` in `tick`).
+#[test]
+fn a_clock_that_moves_during_a_tick_is_looked_at_again() {
+    explore(50, Time::Never, || {
+        let world = World::new(1, 1, RejectionPolicy::Reject);
+        let held = world.bulkhead.submit(|_| ()).expect("there is room");
+        let bulkhead = world.bulkhead.clone();
+        let timekeeper = loom::thread::spawn(move || bulkhead.compartment().keep_time());
+        let deadline = world.clock.deadline(5);
+        let queued = world.bulkhead.submit_until(deadline, |_| ()).expect("there is room");
+        pause(&world);
+        world.clock.advance(10);
+        world.bulkhead.compartment().clock_moved();
+        let why = queued.join().expect_err("its time passed").rejection();
+        assert_eq!(why, Some(Rejection::DeadlinePast));
+        assert!(held.cancel());
+        world.drain();
+        timekeeper.join().expect("the timekeeper ends");
+    });
+}
