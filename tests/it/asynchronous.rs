@@ -155,3 +155,28 @@ fn a_future_ends_by_its_limits_while_every_worker_is_wedged() {
     assert_eq!((bulkhead.snapshot().running, bulkhead.snapshot().overdue), (1, 1));
     gate.open();
 }
+
+#[test]
+fn tokio_drives_the_same_futures_and_its_timeout_leaves_the_line() {
+    let runtime = Runtime::builder()
+        .bulkhead(Bulkhead::builder("tokio").threads(1).queue(0).rejection(WAIT).no_deadline())
+        .build()
+        .unwrap();
+    let bulkhead = runtime.bulkhead("tokio").unwrap();
+    let executor = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    executor.block_on(async {
+        assert_eq!(bulkhead.call_async(|_| 7).await.unwrap(), 7);
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let held = bulkhead.submit_async(move |_| inner.pass()).await.unwrap();
+        let late = tokio::time::timeout(Duration::from_millis(5), bulkhead.call_async(|_| ()));
+        assert!(late.await.is_err(), "the only thread is taken");
+        assert_eq!(bulkhead.snapshot().waiting, 0);
+        gate.open();
+        held.await.unwrap();
+        let (one, two) = (bulkhead.clone(), bulkhead.clone());
+        let one = tokio::spawn(async move { one.call_async(|_| 1).await });
+        let two = tokio::spawn(async move { two.call_async(|_| 2).await });
+        assert_eq!((one.await.unwrap().unwrap(), two.await.unwrap().unwrap()), (1, 2));
+    });
+}
