@@ -1,8 +1,9 @@
 //! The first steps of a user.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use watertight::{Batch, Bulkhead, CallError, Deadline, Rejection, RejectionPolicy, Runtime};
+use watertight::{Batch, Bulkhead, CallError, ManualClock, Rejection, RejectionPolicy, Runtime};
 
 use crate::support::{Gate, within};
 
@@ -43,12 +44,19 @@ fn from_rest_exactly_threads_plus_queue_are_accepted() {
 
 #[test]
 fn a_caller_whose_time_passes_leaves_and_its_thread_stays_taken() {
-    let runtime =
-        Runtime::builder().bulkhead(Bulkhead::builder("a").threads(1).queue(0)).build().unwrap();
+    let clock = Arc::new(ManualClock::new());
+    let runtime = Runtime::builder()
+        .clock(Arc::clone(&clock))
+        .bulkhead(Bulkhead::builder("a").threads(1).queue(0))
+        .build()
+        .unwrap();
     let a = runtime.bulkhead("a").unwrap();
     let gate = Gate::new();
-    let inner = gate.clone();
-    let late = a.call_until(Deadline::after(Duration::from_millis(10)), move |_| inner.pass());
+    let (inner, caller) = (gate.clone(), a.clone());
+    let call = std::thread::spawn(move || caller.call(move |_| inner.pass()));
+    gate.wait_for(1);
+    clock.advance(Duration::from_secs(2));
+    let late = within("the caller", move || call.join().unwrap());
     assert!(matches!(late, Err(CallError::TimedOut(_))), "{late:?}");
     let snapshot = a.snapshot();
     assert_eq!((snapshot.running, snapshot.overdue), (1, 1));
