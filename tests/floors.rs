@@ -20,7 +20,7 @@ use Neighbours::{Family, Strangers};
 /// The modules of each floor, bottom floor first. A module may import from lower floors only.
 const FLOORS: &[(Neighbours, &[&str])] = &[
     (Strangers, &["sync"]),
-    (Family, &["contain", "error", "event", "name", "outcome", "time", "vitals"]),
+    (Family, &["contain", "error", "event", "name", "time", "vitals"]),
     (Strangers, &["compartment", "policy"]),
     (Strangers, &["bulkhead"]),
     (Strangers, &["runtime"]),

@@ -12,10 +12,13 @@
 mod affinity;
 mod alarms;
 mod context;
+mod delivery;
+mod door;
 mod fifo;
 pub(crate) mod here;
 mod job;
 mod life;
+mod policy;
 #[cfg(all(test, not(watertight_loom)))]
 mod reference;
 mod slot;
@@ -29,28 +32,24 @@ use std::time::{Duration, Instant};
 pub use self::affinity::Pinning;
 pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
+use self::delivery::Mail;
+use self::door::Door;
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub use self::policy::RejectionPolicy;
+pub(crate) use self::policy::Rules;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
-pub use self::state::RejectionPolicy;
-pub(crate) use self::state::{Admission, Numbers, Offer, Rules, Withdrawn};
-use self::state::{Door, Outbox, Saturation, State};
+use self::state::State;
+pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
 pub use self::totals::Totals;
 pub use self::worker::ThreadInfo;
 pub(crate) use self::worker::{Hooks, ThreadHook};
 
-use crate::contain::contain;
-use crate::error::{NotStarted, Rejection, TimeLimit, TimedOut};
-use crate::event::{
-    AcceptedEvent, NotStartedEvent, Observer, RejectedEvent, RelievedEvent, SaturatedEvent,
-};
-use crate::sync::{
-    Arc, AtomicU64, Condvar, Flag, Mutex, MutexGuard, Ordering, Stripes, Tally, next_id,
-};
+use crate::error::{NotStarted, Rejection};
+use crate::event::{AcceptedEvent, Observer, RejectedEvent};
+use crate::sync::{Arc, AtomicU64, Condvar, Flag, Mutex, Ordering, Stripes, Tally, next_id};
 use crate::time::{Clock, Deadline};
 use crate::vitals::Vitals;
-
-type Mail = Outbox<Arc<dyn Job>>;
 
 /// What a compartment is made of.
 pub(crate) struct Parts {
@@ -190,7 +189,7 @@ impl Compartment {
     /// every release of a slot takes; so a newcomer whose caller has seen an answer sees a word at
     /// least as new as the slot that this answer freed.
     pub(crate) fn turns_away(&self, may_wait: bool) -> Option<(Rejection, usize)> {
-        let door = unpack(self.door.load(Ordering::Acquire));
+        let door = Door::unpack(self.door.load(Ordering::Acquire));
         if door.closed {
             return Some((Rejection::ShuttingDown, door.queued));
         }
@@ -215,7 +214,7 @@ impl Compartment {
 
     /// How long the line is that a refusal for this reason speaks of.
     pub(crate) fn depth_for(&self, why: Rejection) -> usize {
-        let door = unpack(self.door.load(Ordering::Acquire));
+        let door = Door::unpack(self.door.load(Ordering::Acquire));
         if why == Rejection::TooManyWaiting { door.waiting } else { door.queued }
     }
 
@@ -231,7 +230,7 @@ impl Compartment {
             here::current_job().is_some_and(|current| here::is_waited_for_by(&current, self.id));
         let awaited = in_chain && job.header().waited_by.lock().is_some();
         let estimate = if self.rules.refuse_late {
-            let queued = unpack(self.door.load(Ordering::Acquire)).queued;
+            let queued = Door::unpack(self.door.load(Ordering::Acquire)).queued;
             self.vitals.time_for(queued.saturating_add(1))
         } else {
             None
@@ -367,137 +366,6 @@ impl Compartment {
     pub(crate) fn drop_panics(&self) -> u64 {
         self.drop_panics.get()
     }
-
-    // ===== telling whoever has to be told =====
-
-    fn change<T>(&self, act: impl FnOnce(&mut State<Arc<dyn Job>>, &mut Mail) -> T) -> T {
-        let mut mail = Mail::new();
-        let result = {
-            let mut locked = self.locked.lock();
-            let result = act(&mut locked.state, &mut mail);
-            self.seal(&mut locked, &mail);
-            result
-        };
-        self.deliver(&mail);
-        result
-    }
-
-    /// Ends every critical section: publishes what is read without the lock, and counts the
-    /// wake-ups that `deliver` will send.
-    fn seal(&self, locked: &mut MutexGuard<'_, Locked>, mail: &Mail) {
-        locked.wake_ups += mail.wake_workers;
-        locked.tick |= mail.wake_timekeeper;
-        let door = locked.state.door();
-        self.ready.set(door.ready as u64);
-        let packed = pack(door);
-        if packed != locked.published {
-            locked.published = packed;
-            // ORDERING: Release, see `turns_away`.
-            self.door.store(packed, Ordering::Release);
-        }
-    }
-
-    fn leave_to_timekeeper(&self, locked: &mut MutexGuard<'_, Locked>, mail: &Mail) {
-        for (job, why, waited) in &mail.ended {
-            locked.discards.push((Arc::clone(job), self.not_started(*why, *waited)));
-        }
-        locked.tick |= !mail.ended.is_empty();
-    }
-
-    fn not_started(&self, why: Rejection, waited: Duration) -> NotStarted {
-        NotStarted::new(why, Arc::clone(&self.vitals), waited)
-    }
-
-    /// LOCK: free. Wakes and tells everybody, then drops the closures of ended jobs on this thread,
-    /// then speaks to the observer.
-    fn deliver(&self, mail: &Mail) {
-        self.wake(mail);
-        for (job, _, _) in &mail.ended {
-            self.discard(job);
-        }
-        self.report(mail);
-    }
-
-    /// The same, with the closures left to the timekeeper.
-    fn deliver_keeping(&self, mail: &Mail) {
-        self.wake(mail);
-        if !mail.ended.is_empty() {
-            self.time.notify_one();
-        }
-        self.report(mail);
-    }
-
-    fn wake(&self, mail: &Mail) {
-        // WAKE: as many sleepers were taken off the count under the lock. Each finds its wake-up
-        // counted in `wake_ups`, even if another worker was faster with the job: then it sleeps on.
-        for _ in 0..mail.wake_workers {
-            self.work.notify_one();
-        }
-        if mail.wake_timekeeper {
-            // WAKE: there is one timekeeper, and `tick` is set: it looks before it sleeps.
-            self.time.notify_one();
-        }
-        for job in &mail.granted {
-            job.grant();
-        }
-        for (job, why) in &mail.refused {
-            self.counts.bump(why.index());
-            job.refuse(*why);
-        }
-        for (job, why, waited) in &mail.ended {
-            job.end_unstarted(self.not_started(*why, *waited));
-        }
-        for job in &mail.overdue {
-            job.time_out(TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals)));
-        }
-    }
-
-    fn report(&self, mail: &Mail) {
-        // The counts are exact without an observer; this is only about telling one.
-        let Some(observer) = &self.observer else {
-            return;
-        };
-        let bulkhead = self.name();
-        for _ in &mail.granted {
-            self.contain_hook(|| observer.on_accepted(&AcceptedEvent { bulkhead }));
-        }
-        for (_, reason) in &mail.refused {
-            let event = RejectedEvent { bulkhead, reason: *reason };
-            self.contain_hook(|| observer.on_rejected(&event));
-        }
-        for (_, reason, waited) in &mail.ended {
-            let (reason, waited) = (*reason, *waited);
-            let event = NotStartedEvent { bulkhead, waited, reason };
-            self.contain_hook(|| observer.on_not_started(&event));
-        }
-        match mail.saturation {
-            Some(Saturation::Begun) => {
-                self.contain_hook(|| observer.on_saturated(&SaturatedEvent { bulkhead }));
-            }
-            Some(Saturation::Over(after)) => {
-                self.contain_hook(|| observer.on_relieved(&RelievedEvent { bulkhead, after }));
-            }
-            None => {}
-        }
-    }
-
-    fn discard(&self, job: &Arc<dyn Job>) {
-        if job.discard() {
-            self.drop_panics.add(1);
-        }
-    }
-
-    fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
-        if let Some(observer) = &self.observer {
-            self.contain_hook(|| tell(&**observer));
-        }
-    }
-
-    fn contain_hook(&self, hook: impl FnOnce()) {
-        if contain(hook) {
-            self.hook_panics.add(1);
-        }
-    }
 }
 
 /// What the system shows of a thread: which bulkhead's, and which of its.
@@ -505,35 +373,6 @@ pub(crate) fn thread_name(label: &str, worker: Option<usize>) -> String {
     match worker {
         Some(worker) => format!("wt-{label}-{worker}"),
         None => format!("wt-{label}-t"),
-    }
-}
-
-const FULL: u64 = 1;
-const CROWDED: u64 = 2;
-const CLOSED: u64 = 4;
-/// Bits for each of the two lengths; longer lines read as this long.
-const LENGTH: u32 = 30;
-const LONGEST: u64 = (1 << LENGTH) - 1;
-
-fn pack(door: Door) -> u64 {
-    let flag = |set: bool, bit: u64| if set { bit } else { 0 };
-    let length = |n: usize| u64::try_from(n).map_or(LONGEST, |n| n.min(LONGEST));
-    flag(door.full, FULL)
-        | flag(door.crowded, CROWDED)
-        | flag(door.closed, CLOSED)
-        | length(door.queued) << 3
-        | length(door.waiting) << (3 + LENGTH)
-}
-
-fn unpack(word: u64) -> Door {
-    let length = |shift: u32| usize::try_from(word >> shift & LONGEST).unwrap_or(usize::MAX);
-    Door {
-        full: word & FULL != 0,
-        crowded: word & CROWDED != 0,
-        closed: word & CLOSED != 0,
-        queued: length(3),
-        waiting: length(3 + LENGTH),
-        ready: 0,
     }
 }
 

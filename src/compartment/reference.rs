@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
-use super::state::{Admission, Offer, Outbox, RejectionPolicy, Rules, State, Withdrawn};
+use super::policy::{RejectionPolicy, Rules};
+use super::state::{Admission, Offer, Outbox, State, Withdrawn};
 use crate::error::Rejection;
 use crate::event::Outcome;
 use crate::time::Deadline;
