@@ -60,7 +60,7 @@ pub use bulkhead::{
     Batch, Bulkhead, BulkheadBuilder, CallFuture, CancelOnDrop, Footprint, JobHandle, Snapshot,
     SubmitFuture,
 };
-pub use compartment::{Context, Pinning, RejectionPolicy, ThreadInfo, Totals};
+pub use compartment::{AbortGuard, Context, Pinning, RejectionPolicy, ThreadInfo, Totals};
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,
     ShutdownError, TimeLimit, TimedOut, UnknownBulkhead,
@@ -70,6 +70,7 @@ pub use event::{
     SaturatedEvent, StartedEvent,
 };
 pub use runtime::{
-    BulkheadPlan, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread, UnstartedJob,
+    BulkheadPlan, HelperThread, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread,
+    UnstartedJob,
 };
 pub use time::{Clock, Deadline, ManualClock, MonotonicClock};

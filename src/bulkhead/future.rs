@@ -110,7 +110,10 @@ impl<F, T> Drop for SubmitFuture<F, T> {
             // It was sent away, runs, or is over.
             Withdrawn::Gone => match cell.slot().detach() {
                 Detached::Refused => drop(cell.take_body()),
-                Detached::Pending => cell.header().left.raise(),
+                Detached::Pending => {
+                    cell.header().left.raise();
+                    self.bulkhead.compartment.abort(cell.header());
+                }
                 Detached::Ended => {}
             },
         }

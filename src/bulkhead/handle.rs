@@ -100,12 +100,18 @@ impl<T> JobHandle<T> {
     ///
     /// One that has not started leaves the queue at once, gives its place back, and its closure is
     /// dropped here; that returns `true`. One that is running has
-    /// [`Context::is_cancelled`](crate::Context::is_cancelled) set and goes on until it returns.
+    /// [`Context::is_cancelled`](crate::Context::is_cancelled) set, its
+    /// [`on_abort`](crate::Context::on_abort) hooks act, here, and it goes on until it returns.
     #[expect(clippy::must_use_candidate, reason = "most who cancel do not care how far it was")]
     pub fn cancel(&self) -> bool {
         self.job().header().cancelled.raise();
-        let withdrawn = self.bulkhead.compartment.withdraw(self.seq, Rejection::Cancelled);
-        !matches!(withdrawn, Withdrawn::Gone)
+        let compartment = &self.bulkhead.compartment;
+        let unstarted =
+            !matches!(compartment.withdraw(self.seq, Rejection::Cancelled), Withdrawn::Gone);
+        if !unstarted {
+            compartment.abort(self.job().header());
+        }
+        unstarted
     }
 
     /// A handle that [cancels](JobHandle::cancel) its job when it is dropped.

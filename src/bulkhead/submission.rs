@@ -185,6 +185,7 @@ impl Bulkhead {
             return answer;
         }
         cell.header().left.raise();
+        self.compartment.abort(cell.header());
         self.compartment.count_call_limit();
         Err(self.timed_out())
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::abort::AbortGuard;
 use super::job::Header;
 use crate::sync::Arc;
 use crate::time::{Clock, Deadline};
@@ -53,6 +54,40 @@ impl<'a> Context<'a> {
     pub fn is_cancelled(&self) -> bool {
         self.job.cancelled.is_up()
             || self.job.deadline.instant().is_some_and(|at| at <= self.clock.now())
+    }
+
+    /// Registers what frees this job when it is blocked and nobody wants its result any more.
+    ///
+    /// While the guard lives, `act` runs once if the job is cancelled, its call's deadline passes, or
+    /// a shutdown's limit does; at once, if that has happened already. It is how a thread that waits
+    /// on a silent server is got back: let it shut the socket down. It runs on the thread of whoever
+    /// cancels, or on the bulkhead's timekeeper, so it must be quick, must not block, and must not
+    /// wait for the job. A panic in it is caught and counted.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use std::net::{Shutdown, TcpListener, TcpStream};
+    /// use watertight::{Bulkhead, Runtime};
+    ///
+    /// let silent = TcpListener::bind("127.0.0.1:0")?; // accepts, and never answers
+    /// let address = silent.local_addr()?;
+    /// let runtime = Runtime::builder().bulkhead(Bulkhead::builder("legacy").threads(1)).build()?;
+    /// let legacy = runtime.bulkhead("legacy")?;
+    ///
+    /// let job = legacy.submit(move |ctx| -> std::io::Result<usize> {
+    ///     let mut socket = TcpStream::connect(address)?;
+    ///     let other_end = socket.try_clone()?;
+    ///     let _guard = ctx.on_abort(move || drop(other_end.shutdown(Shutdown::Both)));
+    ///     socket.read(&mut [0])
+    /// })?;
+    /// # let started = || legacy.snapshot().running == 1;
+    /// # while !started() { std::thread::yield_now() }
+    /// job.cancel();
+    /// assert_eq!(job.join()??, 0); // the end of the stream, at once
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    pub fn on_abort(&self, act: impl Fn() + Send + Sync + 'static) -> AbortGuard<'_> {
+        self.job.abort.on_abort(Box::new(act))
     }
 
     /// The name of the bulkhead that it runs in.

@@ -95,6 +95,7 @@ impl Compartment {
             job.end_unstarted(self.not_started(*why, *waited));
         }
         for job in &mail.overdue {
+            self.abort(job.header());
             job.time_out(TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals)));
         }
     }

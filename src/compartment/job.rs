@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::abort::Abort;
 use super::context::Context;
 use super::slot::{Answer, Slot};
 use crate::contain::drop_contained;
@@ -22,6 +23,8 @@ pub(crate) struct Header {
     pub(crate) cancelled: Flag,
     /// Its caller is gone; if it runs, it is overdue.
     pub(crate) left: Flag,
+    /// How to reach it while it is blocked.
+    pub(crate) abort: Abort,
     /// The job that waits for this one, while one does: the next link of a chain of waiting jobs.
     pub(crate) waited_by: Mutex<Option<Arc<dyn Job>>>,
 }
@@ -33,6 +36,7 @@ impl Header {
             deadline,
             cancelled: Flag::new(),
             left: Flag::new(),
+            abort: Abort::default(),
             waited_by: Mutex::new(None),
         }
     }

@@ -7,8 +7,10 @@
 //! The locks, none of which is ever taken while another is held:
 //! - `locked`: the state machine.
 //! - each job's slot and body (`job`, `slot`): its answer and its closure.
-//! - `life`: which threads are there.
+//! - each job's abort orders (`abort`): how to reach it while it is blocked.
+//! - `life`, `resources`: which threads and connections are there.
 
+mod abort;
 mod affinity;
 mod alarms;
 mod context;
@@ -21,6 +23,7 @@ mod life;
 mod policy;
 #[cfg(all(test, not(watertight_loom)))]
 mod reference;
+mod resource;
 mod slot;
 mod state;
 mod timekeeper;
@@ -29,6 +32,7 @@ mod worker;
 
 use std::time::{Duration, Instant};
 
+pub use self::abort::AbortGuard;
 pub use self::affinity::Pinning;
 pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
@@ -38,6 +42,9 @@ pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
+#[allow(unused_imports)]
+pub(crate) use self::resource::Resource;
+use self::resource::Resources;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -95,6 +102,8 @@ pub(crate) struct Compartment {
     hook_panics: Tally,
     drop_panics: Tally,
 
+    resources: Mutex<Resources>,
+
     life: Mutex<Life>,
     life_changed: Condvar,
 }
@@ -148,6 +157,7 @@ impl Compartment {
             counts: Stripes::new(),
             hook_panics: Tally::new(0),
             drop_panics: Tally::new(0),
+            resources: Mutex::new(Resources::default()),
             life: Mutex::new(Life::new(threads)),
             life_changed: Condvar::new(),
         }
@@ -300,6 +310,11 @@ impl Compartment {
         self.locked.lock().state.count_call_limit();
     }
 
+    /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
+    pub(crate) fn abort(&self, job: &Header) {
+        self.hook_panics.add(job.abort.give());
+    }
+
     // ===== closing =====
 
     /// Lets nobody in any more; what was accepted still runs.
@@ -321,6 +336,19 @@ impl Compartment {
         let waits = mail.ended.iter().map(|(_, _, waited)| *waited).collect();
         self.deliver_keeping(&mail);
         waits
+    }
+
+    /// Asks whatever still runs to stop: it sees itself cancelled, and its abort hooks act here.
+    pub(crate) fn abort_running(&self) {
+        let now = self.now();
+        let running: Vec<_> = {
+            let locked = self.locked.lock();
+            locked.state.running(now).map(|(_, job, _)| Arc::clone(job)).collect()
+        };
+        for job in running {
+            job.header().cancelled.raise();
+            self.abort(job.header());
+        }
     }
 
     /// The jobs that run now, and for how long they have.

@@ -15,6 +15,7 @@ impl Compartment {
         while self.tick() {
             self.sleep_until_next_limit();
         }
+        self.close_resources();
     }
 
     /// Acts on every limit that has come: ends, wakes, then drops. Says whether there will be more.

@@ -146,3 +146,30 @@ fn a_job_that_joins_one_queued_behind_it_is_told() {
         worker.join().expect("the worker ends");
     });
 }
+
+/// Must catch: `AbortGuard` whose drop does not wait for a hook that is acting, so that what the
+/// hook breaks is another job's by then.
+#[test]
+fn an_abort_never_acts_when_its_guard_is_gone() {
+    explore(10, Time::Never, || {
+        let world = World::new(1, 0, RejectionPolicy::Reject);
+        let gone = loom::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
+        let seen = loom::sync::Arc::clone(&gone);
+        let handle = world.bulkhead.submit(move |ctx| {
+            let watched = loom::sync::Arc::clone(&gone);
+            let act = move || assert!(!watched.load(std::sync::atomic::Ordering::SeqCst));
+            drop(ctx.on_abort(act));
+            gone.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let handle = handle.expect("there is room");
+        let bulkhead = world.bulkhead.clone();
+        let worker = loom::thread::spawn(move || step(&bulkhead, 0));
+        handle.cancel();
+        worker.join().expect("the worker ends");
+        drop(handle);
+        drop(seen);
+        // A hook's panic is caught, so it is looked for here.
+        assert_eq!(world.bulkhead.snapshot().hook_panics, 0, "it acted too late");
+        world.close();
+    });
+}

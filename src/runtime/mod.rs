@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use self::builder::RuntimeBuilder;
 pub use self::plan::{BulkheadPlan, Plan};
-pub use self::shutdown::{ShutdownReport, StuckThread, UnstartedJob};
+pub use self::shutdown::{HelperThread, ShutdownReport, StuckThread, UnstartedJob};
 
 use self::shutdown::Threads;
 use crate::bulkhead::{Bulkhead, Snapshot};
@@ -25,7 +25,8 @@ use crate::sync::{Arc, Mutex};
 ///
 /// Keep it as long as the service runs, and hand out [`Bulkhead`] handles. When it is dropped it
 /// closes, ends what is queued, waits for running jobs at most
-/// [`drop_wait`](RuntimeBuilder::drop_wait), and then detaches the threads that are stuck.
+/// [`drop_wait`](RuntimeBuilder::drop_wait), asks those that still run to stop
+/// ([`Context::on_abort`](crate::Context::on_abort)), and detaches the threads that are stuck.
 pub struct Runtime {
     id: u64,
     bulkheads: Vec<Bulkhead>,
@@ -83,7 +84,8 @@ impl Runtime {
     }
 
     /// Closes the runtime: lets nobody in, runs what has been accepted for at most `limit`, then ends
-    /// the rest unstarted, and says what is stuck.
+    /// the rest unstarted, asks running jobs to stop ([`Context::on_abort`](crate::Context::on_abort),
+    /// [`Context::is_cancelled`](crate::Context::is_cancelled)), and says what is stuck.
     ///
     /// It returns as soon as every thread is gone; a limit of zero ends what is queued at once. It
     /// never takes longer than `limit` and the moment that idle threads need to go, at most 50 ms.
@@ -108,6 +110,9 @@ impl Drop for Runtime {
         shutdown::close_now(&self.bulkheads);
         if !here::is_own_thread_of(self.id) {
             shutdown::wait_for_threads(&self.bulkheads, &self.threads, self.drop_wait);
+            for bulkhead in &self.bulkheads {
+                bulkhead.compartment().abort_running();
+            }
         }
         // What has not ended by now is detached: its thread ends when its job returns.
     }

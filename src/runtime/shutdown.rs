@@ -22,6 +22,9 @@ pub struct ShutdownReport {
     pub unstarted: Vec<UnstartedJob>,
     /// Threads that it could not wait for. They are detached, and end when their jobs return.
     pub stuck: Vec<StuckThread>,
+    /// Helper threads of connection pools and resolvers that the system has not let go yet. They end
+    /// when it does.
+    pub helpers: Vec<HelperThread>,
 }
 
 /// A job that a shutdown ended before it started. Its caller has been told.
@@ -46,11 +49,22 @@ pub struct StuckThread {
     pub age: Duration,
 }
 
+/// A thread that connects or resolves names for a bulkhead, and was still at it when a shutdown's
+/// time was up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HelperThread {
+    /// The bulkhead's name.
+    pub bulkhead: String,
+    /// The thread's name, as the system shows it.
+    pub thread: String,
+}
+
 impl ShutdownReport {
     /// Whether everything that had been accepted came to its end, and every thread is gone.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.unstarted.is_empty() && self.stuck.is_empty()
+        self.unstarted.is_empty() && self.stuck.is_empty() && self.helpers.is_empty()
     }
 }
 
@@ -58,10 +72,9 @@ impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (finished, unstarted) = (self.finished, self.unstarted.len());
         write!(f, "{finished} jobs finished, {unstarted} ended unstarted")?;
-        if self.stuck.is_empty() {
-            return f.write_str(", every thread is gone");
-        }
         match self.stuck.len() {
+            0 if self.helpers.is_empty() => f.write_str(", every thread is gone")?,
+            0 => f.write_str(", every job is over")?,
             1 => f.write_str(", 1 thread is stuck:")?,
             n => write!(f, ", {n} threads are stuck:")?,
         }
@@ -70,6 +83,9 @@ impl fmt::Display for ShutdownReport {
                 f,
                 "\n  {thread} of bulkhead `{bulkhead}`: its job has been running for {age:.1?}"
             )?;
+        }
+        for HelperThread { bulkhead, thread } in &self.helpers {
+            write!(f, "\n  {thread} of bulkhead `{bulkhead}`: connecting or resolving a name")?;
         }
         Ok(())
     }
@@ -113,12 +129,22 @@ pub(super) fn shut_down(
                 .map(|waited| UnstartedJob { bulkhead: bulkhead.name().to_owned(), waited }),
         );
     }
+    for bulkhead in bulkheads {
+        bulkhead.compartment().abort_running();
+    }
     // What is left has to come out of user code, or only has to go; that is not waited for longer
     // than it takes to go.
     let remaining = until.map_or(GRACE, |until| until.saturating_duration_since(Instant::now()));
     let joined = wait_for_threads(bulkheads, threads, remaining.saturating_add(GRACE));
     if !joined {
+        let no_longer = Some(Instant::now());
         for bulkhead in bulkheads {
+            let helpers = bulkhead.compartment().wait_for_resources(no_longer);
+            report.helpers.extend(
+                helpers
+                    .into_iter()
+                    .map(|thread| HelperThread { bulkhead: bulkhead.name().to_owned(), thread }),
+            );
             report.stuck.extend(bulkhead.compartment().stuck().into_iter().map(|stuck| {
                 StuckThread {
                     bulkhead: bulkhead.name().to_owned(),
@@ -151,6 +177,7 @@ pub(super) fn wait_for_threads(
             all_gone = false;
             continue;
         }
+        all_gone &= bulkhead.compartment().wait_for_resources(until).is_empty();
         let gone = threads.lock().get_mut(index).map(std::mem::take).unwrap_or_default();
         for thread in gone {
             // They have run their last line, so this takes the moment that the system needs. Their

@@ -3,6 +3,7 @@
 // The path that the lint proposes does not compile: it would be for one lifetime only.
 #![allow(clippy::redundant_closure_for_method_calls)]
 
+mod aborting;
 mod asynchronous;
 mod cases;
 mod observing;

@@ -1,0 +1,61 @@
+//! [`Resource`]: what a bulkhead owns besides threads, and what must not outlive it.
+
+use std::time::Instant;
+
+use super::Compartment;
+use crate::contain::contain;
+use crate::sync::Arc;
+
+/// Connections and helper threads that belong to one compartment, such as a connection pool.
+///
+/// `close` is called once, on the compartment's own timekeeper thread, after its last job has ended;
+/// or at once by `attach`, if the compartment is closing already.
+pub(crate) trait Resource: Send + Sync {
+    /// Gives everything up: no new connection, idle ones closed, helper threads told to go. It must
+    /// not block on a network.
+    fn close(&self);
+
+    /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
+    fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
+}
+
+/// The resources of a compartment, and whether new ones come too late.
+#[derive(Default)]
+pub(super) struct Resources {
+    closed: bool,
+    held: Vec<Arc<dyn Resource>>,
+}
+
+impl Compartment {
+    /// Ties `resource` to this compartment's life.
+    #[allow(dead_code)]
+    pub(crate) fn attach(&self, resource: &Arc<dyn Resource>) {
+        let late = {
+            let mut resources = self.resources.lock();
+            resources.held.push(Arc::clone(resource));
+            resources.closed
+        };
+        // LOCK: free, closing runs the user's connections' destructors.
+        if late {
+            contain(|| resource.close());
+        }
+    }
+
+    /// Closes what is attached. On the timekeeper, when the last job has ended.
+    pub(super) fn close_resources(&self) {
+        let held = {
+            let mut resources = self.resources.lock();
+            resources.closed = true;
+            resources.held.clone()
+        };
+        for resource in held {
+            contain(|| resource.close());
+        }
+    }
+
+    /// Blocks until no helper thread is left or `until` has come. Names those that are left.
+    pub(crate) fn wait_for_resources(&self, until: Option<Instant>) -> Vec<String> {
+        let held = self.resources.lock().held.clone();
+        held.iter().flat_map(|resource| resource.wait_until_gone(until)).collect()
+    }
+}
