@@ -42,6 +42,9 @@ mod bulkhead;
 
 mod runtime;
 
+#[cfg(all(feature = "r2d2", not(watertight_loom)))]
+mod integrations;
+
 #[cfg(all(test, watertight_loom))]
 mod models;
 
@@ -54,6 +57,9 @@ mod prose {
     mod guide {}
     #[doc = include_str!("../docs/design.md")]
     mod design {}
+    #[cfg(feature = "r2d2")]
+    #[doc = include_str!("../docs/integrations.md")]
+    mod integrations {}
 }
 
 pub use bulkhead::{
@@ -69,6 +75,8 @@ pub use event::{
     AcceptedEvent, FinishedEvent, NotStartedEvent, Observer, Outcome, RejectedEvent, RelievedEvent,
     SaturatedEvent, StartedEvent,
 };
+#[cfg(all(feature = "r2d2", not(watertight_loom)))]
+pub use integrations::r2d2;
 pub use runtime::{
     BulkheadPlan, HelperThread, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread,
     UnstartedJob,

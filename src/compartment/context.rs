@@ -56,6 +56,13 @@ impl<'a> Context<'a> {
             || self.job.deadline.instant().is_some_and(|at| at <= self.clock.now())
     }
 
+    /// Whether nobody wants the result, or somebody has been told that it comes too late: from the
+    /// moment that abort hooks may have acted. A coarse clock may see the deadline after its caller.
+    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.job.left.is_up() || self.is_cancelled()
+    }
+
     /// Registers what frees this job when it is blocked and nobody wants its result any more.
     ///
     /// While the guard lives, `act` runs once if the job is cancelled, its call's deadline passes, or

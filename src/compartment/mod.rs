@@ -42,7 +42,7 @@ pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-#[allow(unused_imports)]
+#[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub(crate) use self::resource::Resource;
 use self::resource::Resources;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
@@ -170,6 +170,12 @@ impl Compartment {
     /// The name of worker number `worker`, or of the timekeeper.
     pub(crate) fn thread_name_of(&self, worker: Option<usize>) -> String {
         thread_name(&self.label, worker)
+    }
+
+    /// The name of a helper thread. One letter fits wherever a worker's number does.
+    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    pub(crate) fn helper_name(&self, letter: char) -> String {
+        format!("wt-{}-{letter}", self.label)
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -17,6 +17,11 @@ pub(crate) trait Resource: Send + Sync {
 
     /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
+
+    /// Whether it was closed before its compartment, and nothing of it is left to wait for.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The resources of a compartment, and whether new ones come too late.
@@ -28,8 +33,9 @@ pub(super) struct Resources {
 
 impl Compartment {
     /// Ties `resource` to this compartment's life.
-    #[allow(dead_code)]
+    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
     pub(crate) fn attach(&self, resource: &Arc<dyn Resource>) {
+        self.forget_resources_that_are_over();
         let late = {
             let mut resources = self.resources.lock();
             resources.held.push(Arc::clone(resource));
@@ -39,6 +45,17 @@ impl Compartment {
         if late {
             contain(|| resource.close());
         }
+    }
+
+    /// So that a bulkhead which is given one pool after the other does not hold on to all of them.
+    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    fn forget_resources_that_are_over(&self) {
+        let mut over = self.resources.lock().held.clone();
+        // LOCK: free, since a resource looks under a lock of its own.
+        over.retain(|resource| resource.is_over());
+        let is_over = |one: &Arc<dyn Resource>| over.iter().any(|other| Arc::ptr_eq(one, other));
+        self.resources.lock().held.retain(|one| !is_over(one));
+        // Their last references, if they are, go here, with `over`.
     }
 
     /// Closes what is attached. On the timekeeper, when the last job has ended.

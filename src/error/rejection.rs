@@ -142,6 +142,12 @@ impl<F> Rejected<F> {
         self.job
     }
 
+    /// The same story with another closure: the one that the caller brought, for the one around it.
+    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    pub(crate) fn with_job<G>(self, job: G) -> Rejected<G> {
+        Rejected { reason: self.reason, about: self.about, depth: self.depth, job }
+    }
+
     /// Drops the closure and keeps the story, as an error that can be boxed and sent.
     pub fn forget(self) -> Rejected {
         Rejected { reason: self.reason, about: self.about, depth: self.depth, job: () }

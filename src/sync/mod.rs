@@ -22,6 +22,8 @@ use self::real as platform;
 pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};
 #[cfg(all(test, watertight_loom))]
 pub(crate) use self::model::{Time, set_time};
+#[cfg(all(feature = "r2d2", not(watertight_loom)))]
+pub(crate) use self::platform::when_thread_ends;
 pub(crate) use self::platform::{
     AtomicU64, Condvar, Mutex, MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, spawn, spin_until,
     thread_local,

@@ -109,6 +109,16 @@ pub(crate) fn spawn(
     })
 }
 
+/// Has a thread that others start say when it is over: what is returned is to be the first thing
+/// that it runs, and `gone` will be the last. Dropped unrun, it runs `gone` at once.
+#[cfg(feature = "r2d2")]
+pub(crate) fn when_thread_ends(
+    gone: impl FnOnce() + Send + 'static,
+) -> impl FnOnce() + Send + 'static {
+    let at_exit = AtExit(Some(Box::new(gone)));
+    move || AT_EXIT.with(|slot| *slot.borrow_mut() = Some(at_exit))
+}
+
 /// Looks for `done` a bounded number of times: first in place, then giving the core away.
 ///
 /// It bridges the few microseconds between two jobs without a system call. The bounds are small

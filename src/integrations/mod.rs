@@ -1,0 +1,7 @@
+//! What watertight knows about other crates: each in a module, behind the feature of its name.
+//!
+//! Floor 5.
+
+#[cfg(feature = "r2d2")]
+#[cfg_attr(docsrs, doc(cfg(feature = "r2d2")))]
+pub mod r2d2;

@@ -1,0 +1,289 @@
+//! [`PoolBuilder`]: the description of one pool.
+
+use std::fmt;
+use std::panic::catch_unwind;
+use std::time::Duration;
+
+use ::r2d2::{ManageConnection, NopErrorHandler};
+use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
+
+use super::helpers::Helpers;
+use super::keeper::Keeper;
+use super::manager::{Attempts, Guarded};
+use super::pool::Pool;
+use super::shared::{OnReturn, Open, Shared};
+use crate::bulkhead::Bulkhead;
+use crate::compartment::{Compartment, Resource, here};
+use crate::contain::drop_contained;
+use crate::error::{BuildError, BuildErrorKind};
+use crate::sync::{Arc, AtomicU64, Mutex, ThreadSpec, next_id, spawn, when_thread_ends};
+
+/// The most that r2d2 waits between two attempts to connect: half of what it is told here.
+const TWICE_THE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// r2d2 sets aside memory for as many as it is told.
+const MOST: usize = 1 << 16;
+
+/// Describes a connection pool. Made by [`Pool::builder`].
+#[must_use = "a description does nothing until a pool is built from it"]
+pub struct PoolBuilder<M: ManageConnection> {
+    manager: M,
+    connections: Option<usize>,
+    connect_limit: Duration,
+    test_after_idle: Duration,
+    max_lifetime: Duration,
+    idle_limit: Duration,
+    on_return: Option<OnReturn<M::Connection>>,
+}
+
+impl<M: ManageConnection> PoolBuilder<M>
+where
+    M::Error: Send + Sync,
+{
+    pub(super) fn new(manager: M) -> Self {
+        Self {
+            manager,
+            connections: None,
+            connect_limit: Duration::from_millis(500),
+            test_after_idle: Duration::from_secs(30),
+            max_lifetime: Duration::from_secs(30 * 60),
+            idle_limit: Duration::from_secs(10 * 60),
+            on_return: None,
+        }
+    }
+
+    /// How many connections the pool has at most. They are opened when they are first needed.
+    ///
+    /// Defaults to the number of the bulkhead's threads. Fewer is an error: a running job would wait
+    /// for a connection behind another job, which is what the bulkhead's queue is for. More is
+    /// allowed, and of no use. While a hanging close keeps discarded connections open, there are at
+    /// most as many of those again, and one.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = Some(connections);
+        self
+    }
+
+    /// The longest that a running job waits for its connection; it never waits longer than the time
+    /// that the job has left.
+    ///
+    /// Defaults to 500 ms, half of the default call limit: so the caller learns that it was the
+    /// connection, instead of running into its own limit at the same moment. An attempt that fails
+    /// is repeated meanwhile. [`Duration::MAX`] means that only the job's own time counts. Zero is an
+    /// error: no connection could ever be opened.
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.connect_limit = limit;
+        self
+    }
+
+    /// How long a connection may have been idle to be handed out without asking the manager whether
+    /// it is valid, by the runtime's clock.
+    ///
+    /// Defaults to 30 seconds: firewalls drop idle connections after minutes, and a busy pool need
+    /// not pay a round trip for each job. Zero asks every time, [`Duration::MAX`] never. The question
+    /// is asked on a helper thread, and the job waits for the answer at most half of the time that
+    /// it has for its connection, which is long enough to open another. A connection whose test hangs
+    /// is not given out again.
+    pub fn test_after_idle(mut self, idle: Duration) -> Self {
+        self.test_after_idle = idle;
+        self
+    }
+
+    /// How old a connection may become. Looked at every 30 seconds, and only while it is idle.
+    ///
+    /// Defaults to 30 minutes, so that connections move on after a fail-over or a change of the
+    /// server's address. [`Duration::MAX`] means no limit. Zero is an error.
+    pub fn max_lifetime(mut self, age: Duration) -> Self {
+        self.max_lifetime = age;
+        self
+    }
+
+    /// How long a connection that nobody uses is kept open. Looked at every 30 seconds.
+    ///
+    /// Defaults to 10 minutes, so that a quiet night gives the server its connections back.
+    /// [`Duration::MAX`] means no limit. Zero is an error.
+    pub fn idle_limit(mut self, idle: Duration) -> Self {
+        self.idle_limit = idle;
+        self
+    }
+
+    /// Makes a connection clean before anybody else sees it, for instance by a `ROLLBACK`.
+    ///
+    /// It runs on the worker when a job has returned, as part of the job, so its caller waits for
+    /// it. If it fails or panics, the connection is closed, and the job's value is not affected.
+    /// Defaults to nothing. A connection that is closed anyway is not given to it.
+    pub fn on_return<E>(
+        mut self,
+        hook: impl Fn(&mut M::Connection) -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_return = Some(Arc::new(move |connection| hook(connection).is_ok()));
+        self
+    }
+
+    /// Builds the pool into `bulkhead` and starts its two helper threads. It opens no connection, so
+    /// it does not wait for the server.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it. Then no
+    /// thread is left behind.
+    pub fn build(self, bulkhead: &Bulkhead) -> Result<Pool<M>, BuildError> {
+        let compartment = bulkhead.compartment();
+        let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
+        let size = u32::try_from(connections).unwrap_or(u32::MAX);
+        let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
+
+        let helpers = Arc::new(Helpers::default());
+        let keeper = Arc::new(Keeper::new(connections));
+        start_keeper(compartment, &helpers, &keeper)?;
+        let scheduler = match start_connector(compartment, &helpers) {
+            Ok(scheduler) => scheduler,
+            Err(error) => {
+                keeper.finish(Box::new(()));
+                helpers.wait_until_gone(None);
+                return Err(error);
+            }
+        };
+        let manager = Arc::new(manager);
+        let attempts = Arc::new(Attempts::default());
+        let guarded = Guarded {
+            manager: Arc::clone(&manager),
+            keeper: Arc::clone(&keeper),
+            attempts: Arc::clone(&attempts),
+        };
+        let limit = |limit: Duration| (limit != Duration::MAX).then_some(limit);
+        let pool = ::r2d2::Pool::builder()
+            .max_size(size)
+            .min_idle(Some(0))
+            .test_on_check_out(false)
+            .max_lifetime(limit(self.max_lifetime))
+            .idle_timeout(limit(self.idle_limit))
+            .connection_timeout(TWICE_THE_RETRY_INTERVAL)
+            .error_handler(Box::new(NopErrorHandler))
+            .thread_pool(Arc::new(scheduler))
+            .build_unchecked(guarded);
+        let shared = Arc::new(Shared {
+            id: next_id(),
+            about: Arc::clone(&compartment.vitals),
+            connect_limit,
+            test_after_idle,
+            open: Mutex::new(Some(Open { pool, manager, on_return })),
+            keeper,
+            attempts,
+            helpers,
+            waiting: AtomicU64::new(0),
+        });
+        let pool = Pool::new(bulkhead.clone(), Arc::clone(&shared));
+        compartment.attach(&(shared as Arc<dyn Resource>));
+        Ok(pool)
+    }
+
+    /// How many connections, if the settings are sound.
+    fn check(&self, bulkhead: &str, threads: usize) -> Result<usize, BuildError> {
+        let wrong = |setting, problem: String| {
+            BuildError::new(BuildErrorKind::InvalidSetting, Some(bulkhead), setting, problem)
+        };
+        let connections = self.connections.unwrap_or(threads);
+        if connections < threads {
+            return Err(wrong(
+                "connections",
+                format!(
+                    "is {connections}, fewer than its {threads} threads, so that a running job would \
+                     wait for a connection behind another job; leave it unset, or give the bulkhead \
+                     {connections} `threads`"
+                ),
+            ));
+        }
+        if connections > MOST {
+            let problem = format!("is {connections}; at most {MOST} is allowed");
+            return Err(wrong("connections", problem));
+        }
+        for (setting, value) in [
+            ("connect_limit", self.connect_limit),
+            ("max_lifetime", self.max_lifetime),
+            ("idle_limit", self.idle_limit),
+        ] {
+            if value.is_zero() {
+                let problem = "is zero, so that no connection could ever be used; give it a longer \
+                               time, or `Duration::MAX` for no limit";
+                return Err(wrong(setting, problem.into()));
+            }
+        }
+        Ok(connections)
+    }
+}
+
+fn start_keeper<M: ManageConnection>(
+    compartment: &Compartment,
+    helpers: &Arc<Helpers>,
+    keeper: &Arc<Keeper<M>>,
+) -> Result<(), BuildError> {
+    let name = compartment.helper_name('k');
+    let gone = helpers.starting(&name);
+    let (keeper, runtime) = (Arc::clone(keeper), compartment.runtime);
+    let spec = ThreadSpec { name, stack_size: None };
+    let body = move || {
+        here::belongs_to(runtime);
+        keeper.run();
+    };
+    // Nobody joins it: that it is gone is what `gone` says.
+    spawn(spec, gone, body)
+        .map(drop)
+        .map_err(|error| refused(compartment, &error.to_string()).caused_by(error))
+}
+
+/// r2d2's own thread. The crate that starts it answers a refusal of the system with a panic.
+fn start_connector(
+    compartment: &Compartment,
+    helpers: &Arc<Helpers>,
+) -> Result<ScheduledThreadPool, BuildError> {
+    let name = compartment.helper_name('c');
+    let started = catch_unwind(|| {
+        ScheduledThreadPool::builder()
+            .num_threads(1)
+            .thread_name_pattern(&name)
+            .on_drop_behavior(OnPoolDropBehavior::DiscardPendingScheduled)
+            .build()
+    });
+    let scheduler = started.map_err(|payload| {
+        let why = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+        drop_contained(payload);
+        refused(compartment, &why)
+    })?;
+    let say_when_gone = when_thread_ends(helpers.starting(&name));
+    let runtime = compartment.runtime;
+    scheduler.execute(move || {
+        say_when_gone();
+        here::belongs_to(runtime);
+    });
+    Ok(scheduler)
+}
+
+fn refused(compartment: &Compartment, why: &str) -> BuildError {
+    let problem = format!(
+        "are asked for, but the system refused to start one of the pool's two helper threads ({why})"
+    );
+    BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "connections", problem)
+}
+
+impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart in full, so that a new setting cannot be forgotten here.
+        let Self {
+            manager: _,
+            connections,
+            connect_limit,
+            test_after_idle,
+            max_lifetime,
+            idle_limit,
+            on_return,
+        } = self;
+        f.debug_struct("PoolBuilder")
+            .field("connections", connections)
+            .field("connect_limit", connect_limit)
+            .field("test_after_idle", test_after_idle)
+            .field("max_lifetime", max_lifetime)
+            .field("idle_limit", idle_limit)
+            .field("on_return", &on_return.is_some())
+            .finish_non_exhaustive()
+    }
+}
