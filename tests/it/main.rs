@@ -7,5 +7,7 @@ mod aborting;
 mod asynchronous;
 mod cases;
 mod observing;
+#[cfg(feature = "r2d2")]
+mod pooled;
 mod smoke;
 mod support;

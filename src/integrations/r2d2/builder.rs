@@ -8,7 +8,7 @@ use ::r2d2::{ManageConnection, NopErrorHandler};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
 use super::helpers::Helpers;
-use super::keeper::Keeper;
+use super::keeper::{self, Keeper};
 use super::manager::{Attempts, Guarded};
 use super::pool::Pool;
 use super::shared::{OnReturn, Open, Shared};
@@ -20,6 +20,9 @@ use crate::sync::{Arc, AtomicU64, Mutex, ThreadSpec, next_id, spawn, when_thread
 
 /// The most that r2d2 waits between two attempts to connect: half of what it is told here.
 const TWICE_THE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The last letters of the keeper's threads' names. `t` is the timekeeper's.
+const LETTERS: [char; keeper::THREADS] = ['k', 'l'];
 
 /// r2d2 sets aside memory for as many as it is told.
 const MOST: usize = 1 << 16;
@@ -57,7 +60,7 @@ where
     /// Defaults to the number of the bulkhead's threads. Fewer is an error: a running job would wait
     /// for a connection behind another job, which is what the bulkhead's queue is for. More is
     /// allowed, and of no use. While a hanging close keeps discarded connections open, there are at
-    /// most as many of those again, and one.
+    /// most as many of those again, and two.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
         self
@@ -119,7 +122,7 @@ where
         self
     }
 
-    /// Builds the pool into `bulkhead` and starts its two helper threads. It opens no connection, so
+    /// Builds the pool into `bulkhead` and starts its helper threads. It opens no connection, so
     /// it does not wait for the server.
     ///
     /// # Errors
@@ -134,15 +137,13 @@ where
 
         let helpers = Arc::new(Helpers::default());
         let keeper = Arc::new(Keeper::new(connections));
-        start_keeper(compartment, &helpers, &keeper)?;
-        let scheduler = match start_connector(compartment, &helpers) {
-            Ok(scheduler) => scheduler,
-            Err(error) => {
-                keeper.finish(Box::new(()));
-                helpers.wait_until_gone(None);
-                return Err(error);
-            }
-        };
+        let started = start_keeper(compartment, &helpers, &keeper)
+            .and_then(|()| start_connector(compartment, &helpers));
+        let scheduler = started.inspect_err(|_| {
+            keeper.finish(Box::new(()));
+            // They have run none of the user's code, so they go at once.
+            helpers.wait_until_gone(None);
+        })?;
         let manager = Arc::new(manager);
         let attempts = Arc::new(Attempts::default());
         let guarded = Guarded {
@@ -217,18 +218,24 @@ fn start_keeper<M: ManageConnection>(
     helpers: &Arc<Helpers>,
     keeper: &Arc<Keeper<M>>,
 ) -> Result<(), BuildError> {
-    let name = compartment.helper_name('k');
-    let gone = helpers.starting(&name);
-    let (keeper, runtime) = (Arc::clone(keeper), compartment.runtime);
-    let spec = ThreadSpec { name, stack_size: None };
-    let body = move || {
-        here::belongs_to(runtime);
-        keeper.run();
-    };
-    // Nobody joins it: that it is gone is what `gone` says.
-    spawn(spec, gone, body)
-        .map(drop)
-        .map_err(|error| refused(compartment, &error.to_string()).caused_by(error))
+    for (thread, letter) in LETTERS.into_iter().enumerate() {
+        let name = compartment.helper_name(letter);
+        let gone = helpers.starting(&name);
+        keeper.enter();
+        let (body, runtime) = (Arc::clone(keeper), compartment.runtime);
+        let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let started = spawn(spec, gone, move || {
+            here::belongs_to(runtime);
+            body.run(thread);
+        });
+        // Nobody joins it: that it is gone is what `gone` says.
+        started.map(drop).map_err(|error| {
+            keeper.leave();
+            helpers.gone(&name);
+            refused(compartment, &error.to_string()).caused_by(error)
+        })?;
+    }
+    Ok(())
 }
 
 /// r2d2's own thread. The crate that starts it answers a refusal of the system with a panic.
@@ -260,7 +267,7 @@ fn start_connector(
 
 fn refused(compartment: &Compartment, why: &str) -> BuildError {
     let problem = format!(
-        "are asked for, but the system refused to start one of the pool's two helper threads ({why})"
+        "are asked for, but the system refused to start one of the pool's helper threads ({why})"
     );
     BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "connections", problem)
 }

@@ -34,11 +34,11 @@
 //!
 //! # Its threads
 //!
-//! A pool has two helper threads, started by [`build`](PoolBuilder::build) and gone after the
+//! A pool has three helper threads, started by [`build`](PoolBuilder::build) and gone after the
 //! runtime's shutdown, or after the last handle and job of the pool:
 //!
 //! - `wt-<bulkhead>-c` opens connections, and tries again twice a second while that fails;
-//! - `wt-<bulkhead>-k` tests and closes them, so that neither can hang on a worker.
+//! - `wt-<bulkhead>-k` and `-l` test and close them, so that neither can hang on a worker.
 //!
 //! Nothing can end a manager's call that hangs. While `connect` hangs no further connection is
 //! opened; so give the manager a time limit on connecting if it has one. A job waits for its

@@ -159,16 +159,11 @@ where
         let job = Arc::new(Mutex::new(Some(job)));
         let (inside, pool) = (Arc::clone(&job), self.clone());
         let around = move |context: &Context<'_>| {
-            // PANIC: whoever hands a job over takes its closure back only from a refused one.
-            let job = inside.lock().take().expect("a job that runs has its closure");
+            let job = take(&inside);
             drop(inside);
             pool.run(job, context)
         };
-        self.bulkhead.submit_until(deadline, around).map_err(|rejected| {
-            // PANIC: a refused job is not run, and nobody else takes the closure.
-            let job = job.lock().take().expect("a refused job has its closure");
-            rejected.with_job(job)
-        })
+        self.bulkhead.submit_until(deadline, around).map_err(|refused| refused.with_job(take(&job)))
     }
 
     fn with_connection<F, T>(
@@ -206,6 +201,12 @@ where
         let depth = compartment.depth_for(why);
         Err(Rejected::new(why, Arc::clone(&compartment.vitals), depth, ()))
     }
+}
+
+/// The closure of a job that runs, or of one that was refused.
+fn take<F>(job: &Mutex<Option<F>>) -> F {
+    // PANIC: a job is either run or refused, so this is asked once.
+    job.lock().take().expect("a job's closure is taken once")
 }
 
 impl<M: ManageConnection> Clone for Pool<M>
