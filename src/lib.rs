@@ -42,7 +42,7 @@ mod bulkhead;
 
 mod runtime;
 
-#[cfg(all(feature = "r2d2", not(watertight_loom)))]
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 mod integrations;
 
 #[cfg(all(test, watertight_loom))]
@@ -75,6 +75,8 @@ pub use event::{
     AcceptedEvent, FinishedEvent, NotStartedEvent, Observer, Outcome, RejectedEvent, RelievedEvent,
     SaturatedEvent, StartedEvent,
 };
+#[cfg(all(feature = "http", not(watertight_loom)))]
+pub use integrations::http;
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub use integrations::r2d2;
 pub use runtime::{

@@ -42,7 +42,7 @@ pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-#[cfg(all(feature = "r2d2", not(watertight_loom)))]
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 pub(crate) use self::resource::Resource;
 use self::resource::Resources;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
@@ -173,7 +173,7 @@ impl Compartment {
     }
 
     /// The name of a helper thread. One letter fits wherever a worker's number does.
-    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     pub(crate) fn helper_name(&self, letter: char) -> String {
         format!("wt-{}-{letter}", self.label)
     }

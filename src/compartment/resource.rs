@@ -19,7 +19,7 @@ pub(crate) trait Resource: Send + Sync {
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
 
     /// Whether it was closed before its compartment, and nothing of it is left to wait for.
-    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     fn is_over(&self) -> bool {
         false
     }
@@ -34,7 +34,7 @@ pub(super) struct Resources {
 
 impl Compartment {
     /// Ties `resource` to this compartment's life.
-    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     pub(crate) fn attach(&self, resource: &Arc<dyn Resource>) {
         self.forget_resources_that_are_over();
         let late = {
@@ -49,7 +49,7 @@ impl Compartment {
     }
 
     /// So that a bulkhead which is given one pool after the other does not hold on to all of them.
-    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     fn forget_resources_that_are_over(&self) {
         let mut over = self.resources.lock().held.clone();
         // LOCK: free, since a resource looks under a lock of its own.

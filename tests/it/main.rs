@@ -6,6 +6,8 @@
 mod aborting;
 mod asynchronous;
 mod cases;
+#[cfg(feature = "http")]
+mod http;
 mod observing;
 #[cfg(feature = "r2d2")]
 mod pooled;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ::r2d2::{ManageConnection, NopErrorHandler};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
-use super::helpers::Helpers;
 use super::keeper::{self, Keeper};
 use super::manager::{Attempts, Guarded};
 use super::pool::Pool;
@@ -16,6 +15,7 @@ use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
 use crate::contain::drop_contained;
 use crate::error::{BuildError, BuildErrorKind};
+use crate::integrations::helpers::Helpers;
 use crate::sync::{Arc, AtomicU64, Mutex, ThreadSpec, next_id, spawn, when_thread_ends};
 
 /// The most that r2d2 waits between two attempts to connect: half of what it is told here.

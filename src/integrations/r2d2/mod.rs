@@ -48,7 +48,6 @@ mod builder;
 mod checkout;
 mod error;
 mod held;
-mod helpers;
 mod keeper;
 mod manager;
 mod pool;

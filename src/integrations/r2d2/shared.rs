@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use ::r2d2::ManageConnection;
 
-use super::helpers::Helpers;
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
 use crate::compartment::Resource;
+use crate::integrations::helpers::Helpers;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::vitals::Vitals;
 
