@@ -290,9 +290,12 @@ fn addresses_that_worked_are_used_while_the_name_server_is_dead() {
     let (is_dead, address) = (Arc::clone(&dead), server.0);
     let client = Client::builder()
         .dns_age(Duration::ZERO)
-        .look_up(move |_, _| match *is_dead.lock().unwrap() {
-            true => Err(std::io::Error::other("no answer")),
-            false => Ok(vec![address]),
+        .look_up(move |_, _| {
+            if *is_dead.lock().unwrap() {
+                Err(std::io::Error::other("no answer"))
+            } else {
+                Ok(vec![address])
+            }
         })
         .build(&bulkhead)
         .unwrap();

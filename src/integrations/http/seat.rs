@@ -88,7 +88,7 @@ impl Seat {
         *line.serves.lock() = self.id;
         let mut state = self.state.lock();
         if state.aborted {
-            return Err(aborted());
+            return Err(self.why_aborted());
         }
         state.line = Some(Arc::clone(line));
         Ok(())
@@ -97,7 +97,16 @@ impl Seat {
     /// Whether the job may go on. A socket that was shut looks like one whose peer has ended well, so
     /// this is asked after every read.
     pub(super) fn check(&self) -> Result<(), Error> {
-        if self.state.lock().aborted { Err(aborted()) } else { Ok(()) }
+        if self.state.lock().aborted { Err(self.why_aborted()) } else { Ok(()) }
+    }
+
+    fn why_aborted(&self) -> Error {
+        if self.until.is_some_and(|until| until <= Instant::now()) {
+            return Error::Timeout(Timeout::Global);
+        }
+        // Of no kind that says "disconnected": ureq takes those for the end of a body that ends with
+        // its connection, and a body that was cut off would look whole.
+        Error::Io(io::Error::other("the job was cancelled while it used the connection"))
     }
 
     /// The time that is left; an error when there is none.
@@ -130,12 +139,4 @@ impl std::fmt::Debug for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Line").field("serves", &*self.serves.lock()).finish_non_exhaustive()
     }
-}
-
-fn aborted() -> Error {
-    // Of no kind that says "disconnected": ureq takes those for the end of a body that ends with its
-    // connection, and a body that was cut off would look whole.
-    Error::Io(io::Error::other(
-        "the job was cancelled, or its deadline passed, while it used the connection",
-    ))
 }
