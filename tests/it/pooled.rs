@@ -450,31 +450,57 @@ fn a_connection_is_tested_only_after_it_was_idle() {
 fn c85_a_test_that_hangs_holds_no_other_worker_and_its_connection_is_not_given_out_again() {
     let bulkhead = Bulkhead::builder("c85").threads(4).queue(20).call_limit(LONG);
     let (_runtime, pool, server) = build_with(bulkhead, |pool| {
-        pool.connect_limit(Duration::from_secs(1)).test_after_idle(Duration::ZERO)
+        pool.connect_limit(Duration::from_secs(4)).test_after_idle(Duration::ZERO)
     });
     all_have_connections(&pool, 4);
-    let gate = Gate::new();
-    let hang = gate.clone();
+    let (gate, first) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let (hang, which) = (gate.clone(), Arc::clone(&first));
     server.on_test(move |id| {
-        if id == 1 {
+        // The first to be tested.
+        if which.compare_exchange(0, id, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             hang.pass();
         }
         Ok(())
     });
+    let behind = pool.submit(|connection, _| connection.id).unwrap();
+    gate.wait_for(1);
     let jobs: Vec<_> =
         (0..20).map(|_| pool.submit(|connection, _| connection.id).unwrap()).collect();
+    let first = first.load(Ordering::SeqCst);
     for job in jobs {
-        // Whoever got the first one gives it up and takes a new one, within its time.
-        let id = within("a job", move || job.join().flat().unwrap());
-        assert_ne!(id, 1);
+        assert_ne!(within("a job", move || job.join().flat().unwrap()), first);
     }
-    eventually("it is counted while it hangs", || pool.status().unclosed >= 1);
-    assert_eq!(pool.status().waiting, 0);
-    assert_eq!(server.tests(), server.tests());
-    gate.open();
-    eventually("it is closed in the end", || pool.status().unclosed == 0);
+    assert!(!behind.is_finished(), "the others have not waited for it");
+    let status = pool.status();
+    assert_eq!((status.waiting, status.unclosed), (1, 1), "where it is stuck is to be seen");
+    assert_eq!(server.connects(), 4, "the others go on with what they had");
+
+    // Whoever was behind it gives it up in the middle of its time, and takes a new one.
+    assert_ne!(within("the first job", move || behind.join().flat().unwrap()), first);
+    assert!(server.connects() <= 5);
     all_have_connections(&pool, 4);
-    assert!(server.open() <= 4, "{} are open", server.open());
+    assert_eq!(pool.status().unclosed, 1, "it hangs on, and nobody minds");
+    gate.open();
+    eventually("it is closed in the end", || server.open() == 4 && pool.status().unclosed == 0);
+}
+
+#[test]
+fn tests_that_all_hang_bring_no_pool_to_a_halt() {
+    let bulkhead = Bulkhead::builder("halt").threads(1).call_limit(LONG);
+    let limit = Duration::from_millis(200);
+    let (_runtime, pool, server) =
+        build_with(bulkhead, |pool| pool.connect_limit(limit).test_after_idle(Duration::ZERO));
+    let gate = Gate::new();
+    let hang = gate.clone();
+    server.on_test(move |_| {
+        hang.pass();
+        Ok(())
+    });
+    for _ in 0..20 {
+        id(&pool);
+    }
+    assert!(pool.status().unclosed <= 3, "{pool:?}");
+    gate.open();
 }
 
 // ---- What goes back ------------------------------------------------------------------------------
@@ -514,8 +540,8 @@ fn c80_after_a_panic_a_cancel_or_a_passed_deadline_nobody_gets_that_connection()
     let late = pool.submit_until(deadline, move |_, _| inner.pass()).unwrap();
     gate.wait_for(1);
     clock.advance(Duration::from_secs(5));
+    within("the late caller", move || late.join().flat().unwrap_err());
     gate.open();
-    within("the late job", move || late.join().flat().unwrap_err());
     assert_eq!(id(&pool), 4, "after a deadline");
 
     eventually("they are closed", || server.open() == 1);
@@ -634,7 +660,7 @@ fn c40_helper_threads_and_connections_are_gone_when_the_shutdown_says_so() {
     }
     // The system takes a moment to forget a thread that has run its last line.
     #[cfg(target_os = "linux")]
-    eventually("no thread is left", || threads_named("wt-c40").is_empty());
+    eventually("no thread is left", || threads_named("wt-c40-").is_empty());
 }
 
 #[test]
@@ -646,7 +672,7 @@ fn c40_a_runtime_that_is_dropped_leaves_no_thread_and_no_connection() {
         assert_eq!(server.open(), 0);
     }
     #[cfg(target_os = "linux")]
-    eventually("no thread is left", || threads_named("wt-c40d").is_empty());
+    eventually("no thread is left", || threads_named("wt-c40d-").is_empty());
 }
 
 #[test]
@@ -664,7 +690,7 @@ fn a_pool_ends_with_its_last_handle_and_its_last_job() {
     eventually("its connection is closed", || server.open() == 0);
     #[cfg(target_os = "linux")]
     eventually("its threads are gone", || {
-        threads_named("wt-last").iter().all(|name| !name.ends_with(['c', 'k', 'l']))
+        threads_named("wt-last-").iter().all(|name| !name.ends_with(['c', 'k', 'l']))
     });
     // The bulkhead lives on, and can have another.
     let pool = Pool::builder(server.clone()).connect_limit(LONG).build(&bulkhead).unwrap();
@@ -719,7 +745,51 @@ fn a_connect_that_hangs_is_named_by_the_shutdown_and_ends_with_its_pool() {
     gate.open();
     eventually("what it opened is closed", || server.connects() == 1 && server.open() == 0);
     #[cfg(target_os = "linux")]
-    eventually("its thread is gone", || threads_named("wt-hung").is_empty());
+    eventually("its thread is gone", || threads_named("wt-hung-").is_empty());
+}
+
+#[test]
+fn a_close_that_hangs_is_named_by_the_shutdown_and_r2d2s_own_thread_is_gone_all_the_same() {
+    let (runtime, pool, server) = build("hungk", 1);
+    let gate = Gate::new();
+    let hang = gate.clone();
+    server.on_close(move |_| {
+        hang.pass();
+        Ok(())
+    });
+    id(&pool);
+    let report =
+        within("the shutdown", move || runtime.shutdown(Duration::from_millis(200)).unwrap());
+    let [helper] = &report.helpers[..] else { panic!("{report}") };
+    assert!(helper.thread == "wt-hungk-k" || helper.thread == "wt-hungk-l", "{report}");
+    gate.open();
+    #[cfg(target_os = "linux")]
+    eventually("its thread is gone", || threads_named("wt-hungk-").is_empty());
+}
+
+#[test]
+fn a_pool_that_is_built_after_the_shutdown_is_closed_at_once() {
+    let (runtime, _, server) = build("after", 1);
+    let bulkhead = runtime.bulkhead("after").unwrap();
+    runtime.shutdown(WATCHDOG).unwrap();
+    let pool = Pool::builder(server.clone()).build(&bulkhead).unwrap();
+    let refused = pool.call(|_, _| ()).unwrap_err();
+    assert_eq!(refused.rejection(), Some(Rejection::ShuttingDown));
+    #[cfg(target_os = "linux")]
+    eventually("no thread is left", || threads_named("wt-after-").is_empty());
+    assert_eq!(server.connects(), 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn helper_threads_bear_the_name_of_their_bulkhead_as_far_as_there_is_room() {
+    let (_runtime, _pool, _) = build("quotations-of-the-day", 1);
+    let wanted = ["c", "k", "l"].map(|letter| format!("wt-quotations-{letter}"));
+    assert!(wanted.iter().all(|name| name.len() <= 15));
+    eventually("they have started", || {
+        let found = threads_named("wt-quotations-");
+        wanted.iter().all(|name| found.contains(name))
+    });
 }
 
 // ---- A real one ----------------------------------------------------------------------------------

@@ -173,8 +173,9 @@ impl<M: ManageConnection> Keeper<M> {
     ) -> Option<M::Connection> {
         if self.is_stuck() {
             // What they hang on most likely goes for this connection too: a new one is the better
-            // test. But if there can be no new one, a test must not bring the pool to a halt.
-            if self.is_full() {
+            // test. But if there could be no new one after that, a test must not bring the pool to
+            // a halt.
+            if self.backlog() + 1 >= self.room {
                 return Some(connection);
             }
             self.close(connection);
