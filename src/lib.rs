@@ -77,6 +77,8 @@ pub use event::{
 };
 #[cfg(all(feature = "http", not(watertight_loom)))]
 pub use integrations::http;
+#[cfg(all(feature = "postgres", not(watertight_loom)))]
+pub use integrations::postgres;
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub use integrations::r2d2;
 pub use runtime::{

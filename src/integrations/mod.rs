@@ -2,11 +2,19 @@
 //!
 //! Floor 5.
 
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod fault;
 mod helpers;
+
+#[cfg(any(feature = "http", feature = "postgres"))]
+pub use self::fault::Fault;
 
 #[cfg(feature = "http")]
 #[cfg_attr(docsrs, doc(cfg(feature = "http")))]
 pub mod http;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+pub mod postgres;
 #[cfg(feature = "r2d2")]
 #[cfg_attr(docsrs, doc(cfg(feature = "r2d2")))]
 pub mod r2d2;

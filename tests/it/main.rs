@@ -11,5 +11,9 @@ mod http;
 mod observing;
 #[cfg(feature = "r2d2")]
 mod pooled;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+mod server;
 mod smoke;
 mod support;

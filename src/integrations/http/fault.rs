@@ -1,25 +1,11 @@
-//! [`Fault`]: whose fault it is that a request did not go well.
+//! Whose fault it is that a request did not go well.
 
 use std::time::Duration;
 
 use ureq::http::Response;
 use ureq::{Body, Error};
 
-/// Whose fault a request's end is: what a circuit breaker counts, and what it must not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The server has too much to do (429, 503, or no answer in time); it may have said when to come
-    /// back.
-    Overload {
-        /// The `Retry-After` of the response, if it had one in seconds.
-        retry_after: Option<Duration>,
-    },
-    /// The server, or the way to it, is broken.
-    Failure,
-    /// The request itself was wrong; the server is well.
-    Caller,
-}
+use crate::integrations::Fault;
 
 /// Whose fault it is, or `None` if the request went well.
 ///

@@ -32,4 +32,5 @@ mod transport;
 
 pub use self::builder::ClientBuilder;
 pub use self::client::Client;
-pub use self::fault::{Fault, fault};
+pub use self::fault::fault;
+pub use super::Fault;

@@ -1,0 +1,210 @@
+//! [`Guard`]: a connection's socket that gives its thread back.
+//!
+//! The client hands its raw socket to a connector "for TLS" and takes back what that makes of it. Ours
+//! adds no TLS, only an end to every wait: a deadline, and an abort from another thread. With direct
+//! negotiation nothing is sent before, so the server sees a plain connection. No setting of the client
+//! or of the system does as much: not against a server that accepts and stays silent.
+
+use std::future::{Ready, ready};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use ::postgres::Socket;
+use ::postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::frames::{Frames, Rest};
+use crate::contain::drop_contained;
+use crate::sync::{Arc, Mutex};
+
+/// What a connection's owner says to its socket, and learns from it.
+#[derive(Debug, Default)]
+pub(super) struct Control(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    until: Option<Instant>,
+    aborted: bool,
+    /// A wait was cut off: the connection is in the middle of something, for good.
+    cut_off: bool,
+    /// Of the task that waits for the socket, which the worker itself drives.
+    waker: Option<Waker>,
+    frames: Frames,
+}
+
+impl Control {
+    /// Every wait from now on ends at `until`; an earlier abort is history.
+    pub(super) fn limit(&self, until: Option<Instant>) {
+        let mut state = self.0.lock();
+        state.until = until;
+        state.aborted = false;
+    }
+
+    pub(super) fn limit_to(&self, limit: Duration) {
+        self.limit(Instant::now().checked_add(limit));
+    }
+
+    /// Ends the wait that is under way, and every other until the next `limit`.
+    pub(super) fn abort(&self) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.aborted = true;
+            state.waker.take()
+        };
+        // LOCK: free, a waker is code of the client's runtime.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether a wait was cut off, so that the server may still be working.
+    pub(super) fn was_cut_off(&self) -> bool {
+        self.0.lock().cut_off
+    }
+
+    /// What the server said last.
+    pub(super) fn rest(&self) -> Rest {
+        self.0.lock().frames.rest()
+    }
+
+    /// Says why a wait must end now; otherwise leaves `waker` to be woken by an abort.
+    fn check(&self, waker: &Waker) -> Result<Option<Instant>, io::Error> {
+        let mine = waker.clone();
+        let (verdict, old) = {
+            let mut state = self.0.lock();
+            let verdict = if state.aborted {
+                Err(io::Error::new(
+                    io::ErrorKind::ConnectionAborted,
+                    "the job was cancelled, or its deadline passed, while it used the connection",
+                ))
+            } else if state.until.is_some_and(|until| until <= Instant::now()) {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the server did not answer before the job's deadline",
+                ))
+            } else {
+                Ok(state.until)
+            };
+            state.cut_off |= verdict.is_err();
+            (verdict, state.waker.replace(mine))
+        };
+        // LOCK: free, see `abort`.
+        drop_contained(old);
+        verdict
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Guard {
+    socket: Socket,
+    control: Arc<Control>,
+    /// Made when first needed, since it must be made inside the client's runtime.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Guard {
+    /// The socket is not ready: says whether the wait for it is over all the same.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            let until = match self.control.check(cx.waker()) {
+                Err(over) => return Poll::Ready(over),
+                Ok(None) => return Poll::Pending,
+                Ok(Some(until)) => tokio::time::Instant::from_std(until),
+            };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            if timer.deadline() != until {
+                timer.as_mut().reset(until);
+            }
+            // When it has rung, the deadline has come, and `check` says so.
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn or_wait<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match polled {
+            Poll::Pending => self.wait(cx).map(Err),
+            ready @ Poll::Ready(_) => ready,
+        }
+    }
+}
+
+impl AsyncRead for Guard {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        self.control.0.lock().frames.received(&buffer.filled()[before..]);
+        self.or_wait(cx, polled)
+    }
+}
+
+impl AsyncWrite for Guard {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // Also when the socket is ready: nothing more is to be begun then.
+        if let Err(over) = self.control.check(cx.waker()) {
+            return Poll::Ready(Err(over));
+        }
+        let polled = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        if matches!(polled, Poll::Ready(Ok(1..))) {
+            self.control.0.lock().frames.sent();
+        }
+        self.or_wait(cx, polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.socket).poll_flush(cx);
+        self.or_wait(cx, polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.socket).poll_shutdown(cx);
+        self.or_wait(cx, polled)
+    }
+}
+
+impl TlsStream for Guard {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+/// Puts a [`Guard`] around the socket of one connection.
+#[derive(Debug, Clone)]
+pub(super) struct Guarding(pub(super) Arc<Control>);
+
+impl MakeTlsConnect<Socket> for Guarding {
+    type Stream = Guard;
+    type TlsConnect = Self;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, _: &str) -> io::Result<Self> {
+        Ok(self.clone())
+    }
+}
+
+impl TlsConnect<Socket> for Guarding {
+    type Stream = Guard;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Guard>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        ready(Ok(Guard { socket, control: self.0, timer: None }))
+    }
+}

@@ -1,0 +1,187 @@
+//! [`Manager`]: opens guarded connections, on the pool's own threads.
+
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use ::postgres::config::{Host, SslMode, SslNegotiation};
+use ::postgres::{Client, Config};
+
+use super::frames::Rest;
+use super::guard::{Control, Guarding};
+use crate::compartment::Context;
+use crate::contain::contain;
+use crate::sync::Arc;
+
+/// How long a connection may take to say goodbye, or to have its last query cancelled. It happens on
+/// the pool's helper threads, so it holds no worker.
+const GOODBYE: Duration = Duration::from_millis(200);
+
+/// How long a ping of an idle connection may take.
+const PING: Duration = Duration::from_secs(1);
+
+/// How much longer than the job's deadline the socket is waited for: so that a server that is well
+/// ends the statement by its own limit first, and the connection is kept.
+const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
+
+#[derive(Debug)]
+pub(crate) struct Manager {
+    config: Config,
+    connect_limit: Duration,
+}
+
+impl Manager {
+    pub(super) fn new(mut config: Config, name: &str, connect_limit: Duration) -> Self {
+        // So that `pg_stat_activity` shows which bulkhead a query is of.
+        if config.get_application_name().is_none() {
+            config.application_name(name);
+        }
+        // Against hosts that are gone. Those that are there and silent are the guard's.
+        config
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(30))
+            .keepalives_interval(Duration::from_secs(10))
+            .keepalives_retries(3);
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(30));
+        }
+        config.connect_timeout(connect_limit);
+        // What hands the socket over, before the first byte: see `guard`.
+        config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+        Self { config, connect_limit }
+    }
+
+    /// The configuration with every name looked up: the client would start a thread for each, and
+    /// wait for it without a limit. This runs on the pool's connecting thread, which may wait.
+    fn resolved(&self) -> io::Result<Config> {
+        let mut config = self.config.clone();
+        if !config.get_hostaddrs().is_empty() {
+            return Ok(config);
+        }
+        for host in self.config.get_hosts() {
+            if let Host::Tcp(host) = host {
+                let address = match host.parse::<IpAddr>() {
+                    Ok(address) => address,
+                    Err(_) => (host.as_str(), 0)
+                        .to_socket_addrs()?
+                        .next()
+                        .ok_or_else(|| io::Error::other(format!("{host:?} has no address")))?
+                        .ip(),
+                };
+                config.hostaddr(address);
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// A client with a guarded socket.
+pub(crate) struct Connection {
+    client: Client,
+    control: Arc<Control>,
+}
+
+impl Connection {
+    /// Runs a job with the client: every wait ends a little after its deadline, or at an abort.
+    pub(super) fn serve<F, T>(&mut self, context: &Context<'_>, job: F) -> T
+    where
+        F: FnOnce(&mut Client, &Context<'_>) -> T,
+    {
+        match context.remaining() {
+            Some(left) => self.control.limit_to(left.saturating_add(AFTER_THE_SERVER)),
+            None => self.control.limit(None),
+        }
+        let control = Arc::clone(&self.control);
+        let _abort = context.on_abort(move || control.abort());
+        job(&mut self.client, context)
+    }
+
+    /// Leaves no transaction and no half-read answer to the next job.
+    pub(super) fn tidy(&mut self) -> Result<(), ::postgres::Error> {
+        match self.control.rest() {
+            Rest::InTransaction => {
+                self.control.limit_to(PING);
+                self.client.batch_execute("ROLLBACK")
+            }
+            // An answer that is not read to its end could take as long as its query; the pool finds
+            // the connection spoilt and closes it.
+            Rest::Idle | Rest::Unfinished => Ok(()),
+        }
+    }
+
+    /// Whether nobody else may have it.
+    fn is_spoilt(&self) -> bool {
+        self.client.is_closed() || self.control.was_cut_off() || self.control.rest() != Rest::Idle
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // On a helper thread of the pool. The server may still be at a query that nobody waits for;
+        // the connection is lost, so a cancel can hit nothing else.
+        if self.control.was_cut_off() || self.control.rest() == Rest::Unfinished {
+            let cancel = Arc::new(Control::default());
+            cancel.limit_to(GOODBYE);
+            contain(|| drop(self.client.cancel_token().cancel_query(Guarding(cancel))));
+        }
+        // The client says goodbye when it is dropped, and waits for that to be sent.
+        self.control.limit_to(GOODBYE);
+    }
+}
+
+impl ::r2d2::ManageConnection for Manager {
+    type Connection = Connection;
+    type Error = ConnectError;
+
+    fn connect(&self) -> Result<Connection, ConnectError> {
+        let config = self.resolved().map_err(ConnectError::Name)?;
+        let control = Arc::new(Control::default());
+        control.limit_to(self.connect_limit);
+        let client =
+            config.connect(Guarding(Arc::clone(&control))).map_err(ConnectError::Server)?;
+        Ok(Connection { client, control })
+    }
+
+    fn is_valid(&self, connection: &mut Connection) -> Result<(), ConnectError> {
+        connection.control.limit_to(PING);
+        connection.client.batch_execute("").map_err(ConnectError::Server)
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_spoilt()
+    }
+}
+
+/// Why no connection to the server could be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Its name could not be looked up.
+    Name(io::Error),
+    /// It did not answer in time, or said no.
+    Server(::postgres::Error),
+}
+
+impl std::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(_) => f.write_str("the database server's name could not be looked up"),
+            Self::Server(_) => f.write_str("the database server could not be connected to"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Name(error) => Some(error),
+            Self::Server(error) => Some(error),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
