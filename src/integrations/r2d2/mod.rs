@@ -51,6 +51,7 @@ mod held;
 mod helpers;
 mod keeper;
 mod manager;
+mod news;
 mod pool;
 mod shared;
 
