@@ -295,6 +295,40 @@ fn c56_a_hanging_connect_keeps_a_job_no_longer_than_its_deadline() {
 }
 
 #[test]
+fn one_job_that_waits_has_one_connection_opened_however_long_it_takes() {
+    let (_runtime, pool, server) = build("one", 8);
+    server.on_connect(|_| {
+        // Many times as long as a waiting worker takes to look again.
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(())
+    });
+    assert_eq!((id(&pool), id(&pool)), (1, 1));
+    server.on_connect(|_| Ok(()));
+    all_have_connections(&pool, 8);
+    assert_eq!(server.connects(), 8);
+}
+
+#[test]
+fn a_connection_that_comes_back_is_taken_by_whoever_waits_for_a_new_one() {
+    let (_runtime, pool, server) = build("back", 2);
+    let (gate, hang) = (Gate::new(), Gate::new());
+    let inner = gate.clone();
+    let first = pool.submit(move |_, _| inner.pass()).unwrap();
+    gate.wait_for(1);
+    let inner = hang.clone();
+    server.on_connect(move |_| {
+        inner.pass();
+        Ok(())
+    });
+    let second = pool.submit(|connection, _| connection.id).unwrap();
+    hang.wait_for(1);
+    gate.open();
+    first.join().flat().unwrap();
+    assert_eq!(within("the second job", move || second.join().flat().unwrap()), 1);
+    hang.open();
+}
+
+#[test]
 fn a_job_that_is_cancelled_while_it_waits_for_a_connection_frees_its_thread() {
     let (_runtime, pool, server) = build("cancel", 1);
     let gate = Gate::new();

@@ -1,5 +1,6 @@
 //! [`Lease`]: how a job comes by its connection, and what becomes of it after.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use ::r2d2::{ManageConnection, PooledConnection};
@@ -9,11 +10,11 @@ use super::manager::Guarded;
 use super::shared::{Open, Shared};
 use crate::compartment::Context;
 use crate::contain::contain;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering, spin_until};
 use crate::time::Deadline;
 
-/// How often a worker that waits for a connection looks whether anybody still wants its job's
-/// result: r2d2's own wait cannot be ended from outside. Half of what a freed thread may be late by.
+/// How often a worker that waits for a connection looks for one unasked: r2d2 puts a new one into its
+/// pool a moment after we spread the news of it.
 const LOOK: Duration = Duration::from_millis(25);
 
 /// A connection that a job holds. Dropped on the way of a panic, it discards the connection.
@@ -44,24 +45,91 @@ where
         let limit =
             context.remaining().map_or(self.connect_limit, |left| left.min(self.connect_limit));
         let until = Deadline::from_now(start, limit);
+        let mut asked = None;
+        let mut bell = None;
         loop {
-            let left = until.remaining(Instant::now()).unwrap_or(Duration::MAX);
-            if context.is_unwanted() {
-                return Err(failed(ConnectionErrorKind::NoConnectionInTime, None));
-            }
-            if let Ok(mut pooled) = open.pool.get_timeout(left.min(LOOK)) {
+            let seen = self.attempts.news.count();
+            if let Some(mut pooled) = self.take(&open, &mut asked) {
+                let left = until.remaining(Instant::now()).unwrap_or(Duration::MAX);
                 if self.is_good(&open, &mut pooled, left, &now) {
                     pooled.dirty = true;
                     return Ok(Lease { open, pooled });
                 }
-            } else if self.attempts.closed.is_up() {
+                asked = None;
+                continue;
+            }
+            // Only now, since it is not for free, and most find a connection at once.
+            bell.get_or_insert_with(|| {
+                let news = Arc::clone(&self.attempts.news);
+                context.on_abort(move || news.spread())
+            });
+            let present = Instant::now();
+            if self.attempts.closed.is_up() {
                 return Err(failed(ConnectionErrorKind::Closed, None));
-            } else if until.is_past(Instant::now()) {
+            }
+            if until.is_past(present) {
                 return Err(match self.attempts.failure_since(start) {
                     Some(cause) => failed(ConnectionErrorKind::CannotConnect, Some(cause)),
                     None => failed(ConnectionErrorKind::NoConnectionInTime, None),
                 });
             }
+            if context.is_unwanted() {
+                return Err(failed(ConnectionErrorKind::NoConnectionInTime, None));
+            }
+            let look = present + LOOK;
+            self.attempts.news.wait_for_more_than(seen, until.instant().unwrap_or(look).min(look));
+        }
+    }
+
+    /// A connection that is there. If there is none r2d2 is asked to open one: once, and again when
+    /// somebody else has taken the one that came of it.
+    fn take(
+        &self,
+        open: &Open<M>,
+        asked: &mut Option<u64>,
+    ) -> Option<PooledConnection<Guarded<M>>> {
+        let opened = self.attempts.opened.get();
+        let found = Cell::new(open.pool.try_get());
+        if *asked != Some(opened) {
+            if asked.is_some() {
+                // It was opened, and is on its way into the pool.
+                spin_until(|| {
+                    let pooled = found.take().or_else(|| open.pool.try_get());
+                    let is_there = pooled.is_some();
+                    found.set(pooled);
+                    is_there
+                });
+            }
+            *asked = Some(opened);
+            return found.take().or_else(|| open.pool.get_timeout(Duration::ZERO).ok());
+        }
+        found.take()
+    }
+
+    /// Gives a connection back for others to use, if the job has come to its end in peace.
+    pub(super) fn give_back(
+        &self,
+        mut lease: Lease<M>,
+        context: &Context<'_>,
+        now: impl Fn() -> Instant,
+    ) {
+        if context.is_unwanted() {
+            // Somebody may have broken it to free the job, or it is in the middle of an answer.
+            return;
+        }
+        let mut clean = true;
+        if let Some(hook) = lease.open.on_return.clone() {
+            let connection = lease.connection();
+            clean = false;
+            contain(|| clean = hook(connection));
+        }
+        lease.pooled.dirty = !clean;
+        lease.pooled.used = Some(now());
+        drop(lease);
+        // ORDERING: Relaxed is enough. Whoever found the pool empty before this connection came back
+        // was counted before it looked, and r2d2's lock is between its look and our return.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.attempts.news.spread();
         }
     }
 
@@ -100,22 +168,6 @@ where
         // PANIC: it is given away only to be tested, and that was before there was a lease.
         self.pooled.connection.as_mut().expect("a lease has its connection")
     }
-
-    /// Gives the connection back for others to use, if the job has come to its end in peace.
-    pub(super) fn give_back(mut self, context: &Context<'_>, now: impl Fn() -> Instant) {
-        if context.is_unwanted() {
-            // Somebody may have broken it to free the job, or it is in the middle of an answer.
-            return;
-        }
-        let mut clean = true;
-        if let Some(hook) = self.open.on_return.clone() {
-            let connection = self.connection();
-            clean = false;
-            contain(|| clean = hook(connection));
-        }
-        self.pooled.dirty = !clean;
-        self.pooled.used = Some(now());
-    }
 }
 
 /// Counts a worker that waits.
@@ -128,7 +180,7 @@ where
     M::Error: Send + Sync,
 {
     fn count(shared: &'a Shared<M>) -> Self {
-        // ORDERING: Relaxed, here and below: nothing is decided by the number.
+        // ORDERING: Relaxed; see where it is read, in `give_back`.
         shared.waiting.fetch_add(1, Ordering::Relaxed);
         Self(shared)
     }

@@ -11,6 +11,7 @@ use ::r2d2::ManageConnection;
 
 use super::error::{Cause, NoAttempt};
 use super::keeper::Keeper;
+use super::news::News;
 use crate::contain::{contain, drop_contained};
 use crate::sync::{Arc, Flag, Mutex, Tally};
 
@@ -41,6 +42,8 @@ pub(super) struct Attempts {
     pub(super) opened: Tally,
     pub(super) failed: Tally,
     pub(super) discarded: Tally,
+    /// For those that wait for a connection.
+    pub(super) news: Arc<News>,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +134,7 @@ where
         match self.attempt() {
             Ok(connection) => {
                 self.attempts.end(None);
+                self.attempts.news.spread();
                 let keeper = Arc::clone(&self.keeper);
                 Ok(Tracked { connection: Some(connection), used: None, dirty: false, keeper })
             }

@@ -50,6 +50,7 @@ mod error;
 mod held;
 mod keeper;
 mod manager;
+mod news;
 mod pool;
 mod shared;
 

@@ -187,7 +187,7 @@ where
         let mut lease = shared.check_out(context, now)?;
         let _holding = held::hold(shared.id);
         let value = job(lease.connection(), context);
-        lease.give_back(context, now);
+        shared.give_back(lease, context, now);
         Ok(value)
     }
 

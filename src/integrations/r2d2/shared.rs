@@ -87,7 +87,7 @@ where
         let state = self.open().map(|open| open.pool.state());
         let (connections, idle) =
             state.map_or((0, 0), |state| (state.connections, state.idle_connections));
-        // ORDERING: Relaxed is enough for a number that nothing is decided by.
+        // ORDERING: Relaxed is enough: here nothing is decided by it.
         let waiting = self.waiting.load(Ordering::Relaxed);
         PoolStatus {
             connections: connections as usize,
