@@ -57,7 +57,7 @@ mod prose {
     mod guide {}
     #[doc = include_str!("../docs/design.md")]
     mod design {}
-    #[cfg(feature = "r2d2")]
+    #[cfg(all(feature = "http", feature = "postgres", feature = "r2d2"))]
     #[doc = include_str!("../docs/integrations.md")]
     mod integrations {}
 }
