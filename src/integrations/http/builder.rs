@@ -91,7 +91,7 @@ impl ClientBuilder {
     }
 
     /// Whether a status of 400 and above is an error, as in ureq, or a response like any other, which
-    /// keeps its `Retry-After` for [`fault`](super::fault). Defaults to `true`.
+    /// keeps its `Retry-After` for [`fault`](fn@super::fault). Defaults to `true`.
     pub fn status_as_error(mut self, is_error: bool) -> Self {
         self.status_as_error = is_error;
         self

@@ -1,4 +1,4 @@
-//! Bulkheads whose jobs make HTTP requests, with [ureq](::ureq). Feature `http`, and `http-tls` for
+//! Bulkheads whose jobs make HTTP requests, with [ureq]. Feature `http`, and `http-tls` for
 //! `https:` URLs.
 //!
 //! A [`Client`] gives a bulkhead an agent of its own: connections, name look-ups and limits that no
