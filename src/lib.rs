@@ -44,6 +44,8 @@ mod runtime;
 
 #[cfg(all(test, watertight_loom))]
 mod models;
+#[cfg(all(test, watertight_shuttle))]
+mod schedules;
 
 /// The Rust blocks of the README and the guide are tests like those of this documentation.
 #[cfg(doctest)]

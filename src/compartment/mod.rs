@@ -21,7 +21,7 @@ pub(crate) mod here;
 mod job;
 mod life;
 mod policy;
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
 mod slot;

@@ -7,5 +7,6 @@ mod aborting;
 mod asynchronous;
 mod cases;
 mod observing;
+mod promises;
 mod smoke;
 mod support;
