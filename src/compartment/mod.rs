@@ -17,6 +17,8 @@ mod context;
 mod delivery;
 mod door;
 mod fifo;
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
+mod fuzz;
 pub(crate) mod here;
 mod job;
 mod life;

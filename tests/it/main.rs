@@ -6,6 +6,7 @@
 mod aborting;
 mod asynchronous;
 mod cases;
+mod fairness;
 mod observing;
 mod promises;
 mod smoke;
