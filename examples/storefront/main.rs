@@ -17,6 +17,7 @@ mod bulkheads;
 mod clients;
 mod database;
 mod dependencies;
+mod figures;
 mod front;
 mod latency;
 mod load;
@@ -26,6 +27,7 @@ mod picture;
 mod report;
 mod run;
 mod shared;
+mod verdict;
 
 use std::env;
 use std::path::PathBuf;
@@ -35,6 +37,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::dependencies::Dependencies;
+use crate::figures::Measured;
 use crate::front::Front;
 use crate::page::Failure;
 use crate::report::Report;
@@ -113,9 +116,10 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
         picture::draw(path, [&shared, &watertight])?;
         eprintln!("picture: {}", path.display());
     }
-    let report = Report::new(&shared, &watertight, options.quick);
+    let report = Report::new(Measured::of(&shared, &watertight), options.quick);
     if options.json {
         println!("{:#}", report.json());
+        eprint!("{}", report.complaint());
     } else {
         print!("{}", report.table());
     }
