@@ -38,7 +38,7 @@ impl Measured {
 }
 
 /// The figures of one build in one phase: medians of its windows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// Pages served, whole or partial.
     pub(crate) ok_per_s: f64,
@@ -118,5 +118,56 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
         0 => 0.0,
         even if even % 2 == 0 => f64::midpoint(values[middle - 1], values[middle]),
         _ => values[middle],
+    }
+}
+
+/// Figures for the tests of what is made from them.
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+    use crate::page::Calls;
+
+    /// What a good run on an idle machine measures, in round numbers.
+    pub(crate) fn all_well() -> Measured {
+        let healthy = Figures {
+            ok_per_s: 150.0,
+            p50_ms: 41.0,
+            p99_ms: 42.0,
+            health_p99_ms: 0.5,
+            late_p99_ms: 0.5,
+            ..Figures::default()
+        };
+        Measured {
+            shared: [
+                healthy,
+                Figures {
+                    ok_per_s: 94.0,
+                    partial_per_s: 60.0,
+                    failed_per_s: 56.0,
+                    p50_ms: 2000.0,
+                    p99_ms: 2003.0,
+                    failed: 672,
+                    ..healthy
+                },
+            ],
+            watertight: [
+                healthy,
+                Figures {
+                    partial_per_s: 150.0,
+                    p99_ms: 50.0,
+                    reviews_refused_per_s: 145.0,
+                    ..healthy
+                },
+            ],
+            full_after: Some(1.4),
+            asked: 4500,
+            ledger: Ledger {
+                reviews: Calls { asked: 4500, refused: 1700, unstarted: 10 },
+                statements: 2790,
+                taken: 2790,
+                opened: 15,
+                sockets: [12, 15],
+            },
+        }
     }
 }

@@ -134,3 +134,77 @@ fn figures(of: &Figures) -> Value {
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::figures::samples::all_well;
+
+    const KEYS: [&str; 8] = [
+        "ok_per_s",
+        "partial_per_s",
+        "failed_per_s",
+        "p50_ms",
+        "p99_ms",
+        "reviews_refused_per_s",
+        "health_failed",
+        "health_p99_ms",
+    ];
+
+    fn keys(value: &Value) -> BTreeSet<&str> {
+        value.as_object().expect("an object").keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_json_has_every_key_and_no_other() {
+        // The pool that never filled has the key too.
+        for full_after in [Some(1.4), None] {
+            let json = Report::new(Measured { full_after, ..all_well() }, false).json();
+            assert_eq!(keys(&json), ["late_p99_ms", "shared", "verdict", "watertight"].into());
+            for build in ["shared", "watertight"] {
+                assert_eq!(keys(&json[build]), ["degraded", "healthy"].into());
+                for phase in ["healthy", "degraded"] {
+                    let mut wanted = BTreeSet::from(KEYS);
+                    if (build, phase) == ("shared", "degraded") {
+                        wanted.insert("full_after_s");
+                    }
+                    assert_eq!(keys(&json[build][phase]), wanted, "{build}, {phase}");
+                    assert!(KEYS.iter().all(|key| json[build][phase][key].is_number()));
+                }
+            }
+            assert_eq!(json["shared"]["degraded"]["full_after_s"], json!(full_after));
+            assert_eq!(json["verdict"], "met");
+        }
+    }
+
+    #[test]
+    fn a_missed_target_is_told_in_the_table_and_beside_the_json() {
+        let mut measured = all_well();
+        measured.watertight[1].p99_ms = 84.0;
+        let report = Report::new(measured, false);
+        let line = "MISSED  watertight: degraded p99 within 1.5 times healthy (2.00)\n";
+        assert_eq!(report.complaint(), line);
+        assert!(report.table().contains(line), "{}", report.table());
+        assert_eq!(report.json()["verdict"], "missed");
+        assert!(!Report::new(measured, true).table().contains("MISSED"));
+    }
+
+    #[test]
+    fn a_run_spoilt_by_lateness_says_too_noisy() {
+        let mut measured = all_well();
+        measured.shared[0].late_p99_ms = 11.0;
+        let report = Report::new(measured, false);
+        assert!(report.complaint().starts_with("too_noisy"));
+        assert!(report.table().contains("\ntoo_noisy: "), "{}", report.table());
+        assert_eq!(report.json()["verdict"], "too_noisy");
+    }
+
+    #[test]
+    fn a_good_run_complains_of_nothing() {
+        let report = Report::new(all_well(), false);
+        assert_eq!(report.complaint(), "");
+        assert!(!report.table().contains("MISSED") && !report.table().contains("too_noisy"));
+    }
+}

@@ -192,3 +192,34 @@ fn watch(storefront: &dyn Storefront, epoch: Instant, until: Duration) -> Option
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_build_holds_a_slow_call_until_it_ends() {
+        for build in [Build::Shared, Build::Watertight] {
+            let dependencies = Dependencies::start().expect("the dependencies start");
+            let storefront = start(build, &dependencies).expect("the build starts");
+            dependencies.slow(Part::Reviews, 500);
+            let visitor = thread::spawn({
+                let storefront = Arc::clone(&storefront);
+                move || storefront.page(1, Instant::now()).expect("a page, whole or not")
+            });
+            while dependencies.reached(Part::Reviews) == 0 {
+                thread::yield_now();
+            }
+            dependencies.slow(Part::Reviews, Part::Reviews.healthy_millis());
+            let recovered = Instant::now();
+            assert!(storefront.holds_from_before(recovered), "{build}");
+
+            // Calls that began after the recovery do not count.
+            storefront.page(2, Instant::now()).expect("a page, whole or not");
+            assert!(drain(&*storefront, recovered), "{build}");
+            let held = recovered.elapsed();
+            assert!(held > Duration::from_millis(300), "{build}: {held:?}");
+            visitor.join().expect("the visitor got its page");
+        }
+    }
+}
