@@ -18,10 +18,10 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(measured: Measured, quick: bool) -> Self {
-        let targets = verdict::targets(&measured, quick);
-        let verdict = Verdict::of(&measured, &targets, quick);
-        Self { measured, targets, verdict }
+    pub(crate) fn new(measured: &Measured, quick: bool) -> Self {
+        let targets = verdict::targets(measured, quick);
+        let verdict = Verdict::of(measured, &targets, quick);
+        Self { measured: *measured, targets, verdict }
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -41,14 +41,17 @@ impl Report {
 
     /// Why the exit code is not 0, for those who do not see the table; empty when it is.
     pub(crate) fn complaint(&self) -> String {
+        let mut text = String::new();
         match self.verdict {
-            Verdict::Met => String::new(),
-            Verdict::TooNoisy => TOO_NOISY.to_owned(),
+            Verdict::Met => {}
+            Verdict::TooNoisy => text.push_str(TOO_NOISY),
             Verdict::Missed => {
-                let missed = self.targets.iter().filter(|target| target.mark == Mark::Missed);
-                missed.map(|target| format!("MISSED  {}\n", target.what)).collect()
+                for target in self.targets.iter().filter(|target| target.mark == Mark::Missed) {
+                    let _ = writeln!(text, "MISSED  {}", target.what);
+                }
             }
         }
+        text
     }
 
     pub(crate) fn table(&self) -> String {
@@ -161,7 +164,7 @@ mod tests {
     fn the_json_has_every_key_and_no_other() {
         // The pool that never filled has the key too.
         for full_after in [Some(1.4), None] {
-            let json = Report::new(Measured { full_after, ..all_well() }, false).json();
+            let json = Report::new(&Measured { full_after, ..all_well() }, false).json();
             assert_eq!(keys(&json), ["late_p99_ms", "shared", "verdict", "watertight"].into());
             for build in ["shared", "watertight"] {
                 assert_eq!(keys(&json[build]), ["degraded", "healthy"].into());
@@ -183,19 +186,19 @@ mod tests {
     fn a_missed_target_is_told_in_the_table_and_beside_the_json() {
         let mut measured = all_well();
         measured.watertight[1].p99_ms = 84.0;
-        let report = Report::new(measured, false);
+        let report = Report::new(&measured, false);
         let line = "MISSED  watertight: degraded p99 within 1.5 times healthy (2.00)\n";
         assert_eq!(report.complaint(), line);
         assert!(report.table().contains(line), "{}", report.table());
         assert_eq!(report.json()["verdict"], "missed");
-        assert!(!Report::new(measured, true).table().contains("MISSED"));
+        assert!(!Report::new(&measured, true).table().contains("MISSED"));
     }
 
     #[test]
     fn a_run_spoilt_by_lateness_says_too_noisy() {
         let mut measured = all_well();
         measured.shared[0].late_p99_ms = 11.0;
-        let report = Report::new(measured, false);
+        let report = Report::new(&measured, false);
         assert!(report.complaint().starts_with("too_noisy"));
         assert!(report.table().contains("\ntoo_noisy: "), "{}", report.table());
         assert_eq!(report.json()["verdict"], "too_noisy");
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_good_run_complains_of_nothing() {
-        let report = Report::new(all_well(), false);
+        let report = Report::new(&all_well(), false);
         assert_eq!(report.complaint(), "");
         assert!(!report.table().contains("MISSED") && !report.table().contains("too_noisy"));
     }
