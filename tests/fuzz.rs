@@ -56,12 +56,19 @@ impl Number {
     }
 }
 
+#[derive(Debug, Clone, Copy, TypeGenerator)]
+enum Policy {
+    Default,
+    DropOldest,
+    Wait(Number, Number),
+}
+
 #[derive(Debug, TypeGenerator)]
 struct Description {
     name: String,
     threads: Number,
     queue: Option<Number>,
-    policy: Option<Option<(Number, Number)>>,
+    policy: Policy,
     queue_limit: Option<Number>,
     call_limit: Option<Number>,
     cores: Option<Vec<Number>>,
@@ -81,9 +88,9 @@ fn a_builder_answers_with_a_runtime_or_an_error_that_names_the_setting() {
                 bulkhead = bulkhead.queue(queue.size());
             }
             bulkhead = match one.policy {
-                None => bulkhead,
-                Some(None) => bulkhead.rejection(RejectionPolicy::DropOldest),
-                Some(Some((at_most, submitters))) => bulkhead.rejection(RejectionPolicy::Wait {
+                Policy::Default => bulkhead,
+                Policy::DropOldest => bulkhead.rejection(RejectionPolicy::DropOldest),
+                Policy::Wait(at_most, submitters) => bulkhead.rejection(RejectionPolicy::Wait {
                     at_most: at_most.duration(),
                     submitters: submitters.size(),
                 }),
