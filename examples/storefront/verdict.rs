@@ -231,7 +231,7 @@ mod tests {
             |m| m.watertight[1].reviews_refused_per_s = 120.0,
             |m| m.watertight[1].reviews_refused_per_s = 150.0,
             |m| m.ledger = crate::run::Ledger { opened: 15, sockets: [20; 2], ..m.ledger },
-            |m| m.shared[0].late_p99_ms = 10.0,
+            |m| m.shared[0].late_p99_ms = LATE_MS,
         ];
         for (number, spoil) in at_the_limit.into_iter().enumerate() {
             assert_eq!(exit_code(spoil, false), 0, "number {number}");
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn lateness_in_any_of_the_four_makes_it_2() {
         let late: [Spoil; 4] = [
-            |m| m.shared[0].late_p99_ms = 10.1,
-            |m| m.shared[1].late_p99_ms = 10.1,
-            |m| m.watertight[0].late_p99_ms = 10.1,
-            |m| m.watertight[1].late_p99_ms = 10.1,
+            |m| m.shared[0].late_p99_ms = LATE_MS + 0.1,
+            |m| m.shared[1].late_p99_ms = LATE_MS + 0.1,
+            |m| m.watertight[0].late_p99_ms = LATE_MS + 0.1,
+            |m| m.watertight[1].late_p99_ms = LATE_MS + 0.1,
         ];
         assert_eq!(late.map(|spoil| exit_code(spoil, false)), [2; 4]);
     }
@@ -273,7 +273,7 @@ mod tests {
             &{
                 let mut measured = all_well();
                 measured.watertight[1].p99_ms = 100.0;
-                measured.watertight[1].late_p99_ms = 50.0;
+                measured.watertight[1].late_p99_ms = 5.0 * LATE_MS;
                 measured
             },
             true,
@@ -284,6 +284,6 @@ mod tests {
         assert_eq!(exit_code(|m| m.watertight[1].p99_ms = 200.0, true), 1);
         assert_eq!(exit_code(|m| m.watertight[1].failed = 1, true), 1);
         assert_eq!(exit_code(|m| m.ledger.taken += 1, true), 1);
-        assert_eq!(exit_code(|m| m.watertight[1].late_p99_ms = 50.1, true), 2);
+        assert_eq!(exit_code(|m| m.watertight[1].late_p99_ms = 5.0 * LATE_MS + 0.1, true), 2);
     }
 }
