@@ -25,7 +25,7 @@ pub(crate) fn drop_contained<T>(value: T) -> bool {
     contain(|| drop(value))
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

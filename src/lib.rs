@@ -47,6 +47,8 @@ mod integrations;
 
 #[cfg(all(test, watertight_loom))]
 mod models;
+#[cfg(all(test, watertight_shuttle))]
+mod schedules;
 
 /// The Rust blocks of the README and the guide are tests like those of this documentation.
 #[cfg(doctest)]

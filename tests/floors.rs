@@ -27,8 +27,8 @@ const FLOORS: &[(Neighbours, &[&str])] = &[
     (Strangers, &["integrations"]),
 ];
 
-/// The loom models see every floor, and nothing may import them.
-const MODELS: &str = "models";
+/// The loom models and the random schedules see every floor, and nothing may import them.
+const TESTERS: &[&str] = &["models", "schedules"];
 
 /// The floor that wraps threads, locks and atomics, so that loom can replace them.
 const DOOR: &str = "sync";
@@ -140,7 +140,9 @@ fn wrong_imports(file: &str, source: &str) -> Vec<String> {
             Some(theirs) if theirs < mine => continue,
             Some(theirs) if theirs == mine && FLOORS[mine].0 == Family => continue,
             Some(theirs) => format!("imports `{target}` (floor {theirs})"),
-            None if target == MODELS => format!("imports `{MODELS}`, which only tests the others"),
+            None if TESTERS.contains(&target) => {
+                format!("imports `{target}`, which only tests the others")
+            }
             None => format!("imports `{target}`, which FLOORS in tests/floors.rs does not list"),
         };
         offences.push(format!("{file}:{}: `{me}` (floor {mine}) {complaint}", path.line));
@@ -153,7 +155,7 @@ fn wrong_imports(file: &str, source: &str) -> Vec<String> {
 fn past_the_door(file: &str, source: &str) -> Vec<String> {
     let module = module_of(file);
     let me = module.first().copied().unwrap_or("lib.rs");
-    if me == DOOR || me == MODELS {
+    if me == DOOR || TESTERS.contains(&me) {
         return Vec::new();
     }
     let mut offences = Vec::new();
@@ -163,7 +165,7 @@ fn past_the_door(file: &str, source: &str) -> Vec<String> {
             ["std" | "core" | "alloc", "sync" | "thread" | "thread_local" | "*", ..] => {
                 segments[..2].join("::")
             }
-            ["parking_lot" | "loom", ..] => segments[0].to_owned(),
+            ["parking_lot" | "loom" | "shuttle", ..] => segments[0].to_owned(),
             _ => continue,
         };
         offences.push(format!(
@@ -177,7 +179,7 @@ fn past_the_door(file: &str, source: &str) -> Vec<String> {
 
 fn unknown_module(file: &str) -> Option<String> {
     let me = *module_of(file).first()?;
-    (me != MODELS && floor_of(me).is_none()).then(|| {
+    (!TESTERS.contains(&me) && floor_of(me).is_none()).then(|| {
         format!(
             "{file}: `{me}` has no floor; add it to FLOORS in tests/floors.rs, where it belongs"
         )

@@ -117,6 +117,14 @@ impl Storefront for Bulkheads {
         self.runtime.snapshots().iter().map(|bulkhead| bulkhead.running).sum()
     }
 
+    fn holds_from_before(&self, moment: Instant) -> bool {
+        // Read before the ages are, so that a call is at most taken for older than it is.
+        let since = moment.elapsed();
+        self.runtime.snapshots().iter().any(|bulkhead| {
+            bulkhead.oldest_running.max(bulkhead.oldest_queued).is_some_and(|age| age > since)
+        })
+    }
+
     fn threads(&self) -> usize {
         self.runtime.snapshots().iter().map(|bulkhead| bulkhead.threads).sum()
     }

@@ -101,6 +101,9 @@ pub(crate) trait Storefront: Send + Sync {
     /// Threads that call a dependency right now.
     fn busy(&self) -> usize;
 
+    /// Whether it still holds a call from before `moment`, on a thread or in a queue.
+    fn holds_from_before(&self, moment: Instant) -> bool;
+
     /// Threads that may call dependencies, in all.
     fn threads(&self) -> usize;
 }
@@ -118,6 +121,6 @@ pub(crate) struct Calls {
 impl Calls {
     /// Calls that a thread has carried out.
     pub(crate) fn started(self) -> u64 {
-        self.asked - self.refused - self.unstarted
+        self.asked.saturating_sub(self.refused + self.unstarted)
     }
 }

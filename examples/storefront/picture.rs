@@ -7,9 +7,9 @@ use std::time::Duration;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::figures::{number, quantile};
 use crate::load::{Outcome, Sample};
 use crate::page::Failure;
-use crate::report::{number, quantile};
 use crate::run::Record;
 
 /// Each point of a curve stands for the requests that were due in this time.

@@ -18,8 +18,9 @@ pub(crate) const SLOW_MILLIS: u64 = 3_000;
 /// After a switch, what is under way belongs to neither phase: it is drawn but not counted.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// After the switch back, slow calls hold their threads for as long as they take.
-const DRAIN: Duration = Duration::from_millis(SLOW_MILLIS + 300);
+/// The longest wait for held slots to drain. It should take one slow call; a build that needs twice
+/// as long has not recovered, and its next window may show that.
+const DRAIN_LIMIT: Duration = Duration::from_millis(2 * SLOW_MILLIS);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
@@ -138,16 +139,24 @@ pub(crate) fn record(build: Build, schedule: Schedule) -> Result<Record, Failure
         full_after.extend(full.map(|full| full.saturating_sub(switched)));
 
         dependencies.slow(Part::Reviews, Part::Reviews.healthy_millis());
+        // Read after the switch: a call that begins from now on is not a slow one.
+        let recovered = Instant::now();
         slow.push((switched, epoch.elapsed()));
         if round < schedule.rounds {
             eprintln!("{:>6.1?}  {build}: reviews recovers", epoch.elapsed());
-            thread::sleep(DRAIN);
+            thread::sleep(SETTLE);
+            let what = if drain(&*storefront, recovered) {
+                "the last slow call has ended"
+            } else {
+                "slow calls are still held; going on"
+            };
+            eprintln!("{:>6.1?}  {build}: {what}", epoch.elapsed());
         }
     }
     let seen = load.stop()?;
 
     // Calls that are still held end within one slow latency; only then do the counts add up.
-    let rested = Instant::now() + DRAIN;
+    let rested = Instant::now() + DRAIN_LIMIT;
     while storefront.busy() > 0 && Instant::now() < rested {
         thread::sleep(Duration::from_millis(10));
     }
@@ -163,6 +172,17 @@ pub(crate) fn record(build: Build, schedule: Schedule) -> Result<Record, Failure
     Ok(Record { build, seen, windows, slow, full_after, ledger })
 }
 
+/// Looks on until no call from before the recovery is held, or says `false` at the limit.
+fn drain(storefront: &dyn Storefront, recovered: Instant) -> bool {
+    while storefront.holds_from_before(recovered) {
+        if recovered.elapsed() >= DRAIN_LIMIT {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
 /// Looks on until every thread is taken, which is the answer, or the time is over.
 fn watch(storefront: &dyn Storefront, epoch: Instant, until: Duration) -> Option<Duration> {
     while epoch.elapsed() < until {
@@ -172,4 +192,33 @@ fn watch(storefront: &dyn Storefront, epoch: Instant, until: Duration) -> Option
         thread::sleep(Duration::from_millis(5));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_build_holds_a_slow_call_until_it_ends() {
+        for build in [Build::Shared, Build::Watertight] {
+            let dependencies = Dependencies::start().expect("the dependencies start");
+            let storefront = start(build, &dependencies).expect("the build starts");
+            dependencies.slow(Part::Reviews, 1_000);
+            let before = Instant::now();
+            let visitor = thread::spawn({
+                let storefront = Arc::clone(&storefront);
+                move || storefront.page(1, Instant::now()).expect("a page, whole or not")
+            });
+            while Part::ALL.iter().any(|part| dependencies.reached(*part) == 0) {
+                thread::yield_now();
+            }
+            let recovered = Instant::now();
+            assert!(storefront.holds_from_before(recovered), "{build} holds the slow call");
+            assert!(!storefront.holds_from_before(before), "{build}: it began after that");
+
+            assert!(drain(&*storefront, recovered), "{build} drains");
+            assert_eq!(storefront.busy(), 0, "{build} has drained");
+            visitor.join().expect("the visitor got its page");
+        }
+    }
 }

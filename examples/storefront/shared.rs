@@ -11,8 +11,8 @@
 //! statement that runs. A database with a statement limit of 2 s would need 300 threads instead of
 //! 450, so the pool would fill all the same.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,16 +40,30 @@ pub(crate) struct SharedPool {
     gauges: Arc<Gauges>,
 }
 
-#[derive(Default)]
 struct Gauges {
     pages: AtomicU64,
-    busy: AtomicUsize,
+    /// For each thread, since when it carries out a call.
+    busy_since: Vec<Mutex<Option<Instant>>>,
+}
+
+impl Gauges {
+    /// When each call began that a thread carries out now.
+    fn calls(&self) -> impl Iterator<Item = Instant> {
+        self.busy_since.iter().filter_map(|since| *since.lock().expect("nothing panics under it"))
+    }
+
+    fn set(&self, thread: usize, since: Option<Instant>) {
+        *self.busy_since[thread].lock().expect("nothing panics under it") = since;
+    }
 }
 
 impl SharedPool {
     pub(crate) fn start(dependencies: &Dependencies) -> Result<Self, Failure> {
         let connections = Connections { pricing: THREADS, reviews: 200, recommendations: THREADS };
-        let gauges = Arc::new(Gauges::default());
+        let gauges = Arc::new(Gauges {
+            pages: AtomicU64::new(0),
+            busy_since: (0..THREADS).map(|_| Mutex::new(None)).collect(),
+        });
         // Unbounded is safe here: a page waits 2 s at most and its jobs lapse with it, so the queue
         // never holds more than 2 s of arrivals.
         let (jobs, queue) = unbounded();
@@ -59,7 +73,7 @@ impl SharedPool {
                 let gauges = Arc::clone(&gauges);
                 thread::Builder::new()
                     .name(format!("shared-{number}"))
-                    .spawn(move || work(&queue, &gauges))
+                    .spawn(move || work(number, &queue, &gauges))
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -115,7 +129,13 @@ impl Storefront for SharedPool {
     }
 
     fn busy(&self) -> usize {
-        self.gauges.busy.load(Ordering::Relaxed)
+        self.gauges.calls().count()
+    }
+
+    fn holds_from_before(&self, moment: Instant) -> bool {
+        // Nothing queues for 200 threads when all is well, so any queue is left from before.
+        self.jobs.as_ref().is_some_and(|jobs| !jobs.is_empty())
+            || self.gauges.calls().any(|began| began < moment)
     }
 
     fn threads(&self) -> usize {
@@ -133,14 +153,15 @@ impl Drop for SharedPool {
 }
 
 /// The life of a pool thread.
-fn work(queue: &Receiver<Job>, gauges: &Gauges) {
+fn work(number: usize, queue: &Receiver<Job>, gauges: &Gauges) {
     for job in queue {
-        if Instant::now() >= job.wanted_until {
+        let now = Instant::now();
+        if now >= job.wanted_until {
             continue;
         }
-        gauges.busy.fetch_add(1, Ordering::Relaxed);
+        gauges.set(number, Some(now));
         (job.run)();
-        gauges.busy.fetch_sub(1, Ordering::Relaxed);
+        gauges.set(number, None);
     }
 }
 

@@ -19,7 +19,8 @@ use crate::time::Deadline;
 /// `select!` beside others. Delivery never blocks a worker: the channel takes whatever comes, and
 /// what can come is bounded by the jobs that were accepted.
 ///
-/// Dropping the batch leaves its jobs running, with nobody to look at their values.
+/// Dropping the batch leaves its jobs running, with nobody to look at their values: those that have
+/// come are dropped with it, the others on their workers, and panics in their destructors are caught.
 ///
 /// ```
 /// use watertight::{Batch, Bulkhead, Runtime};
@@ -158,7 +159,15 @@ impl<K: Send + 'static, T: Send + 'static> Default for Batch<K, T> {
 
 impl<K, T> Drop for Batch<K, T> {
     fn drop(&mut self) {
-        self.shared.abandoned.raise();
+        {
+            // Under the lock that every answer is sent under, so that none comes after this.
+            let _outstanding = self.shared.outstanding.lock();
+            self.shared.abandoned.raise();
+        }
+        // One by one, since a destructor that panics must not cost the others theirs.
+        while let Ok(unwanted) = self.receiver.try_recv() {
+            drop_contained(unwanted);
+        }
     }
 }
 
@@ -195,9 +204,14 @@ impl<K: Send, T: Send> Route<T> for ToBatch<K, T> {
             // code: the value is moved.
             let mut outstanding = self.shared.outstanding.lock();
             *outstanding -= 1;
-            sender.send((key, answer)).err()
+            if self.shared.abandoned.is_up() {
+                Some((key, answer))
+            } else {
+                sender.send((key, answer)).err().map(|unsent| unsent.0)
+            }
         };
         // Nobody receives any more: key and value are the user's, and this is a stranger's thread.
         drop_contained(refused);
+        drop_contained(sender);
     }
 }

@@ -43,7 +43,7 @@ impl Alarms {
         (first.0 <= now).then_some(first.1)
     }
 
-    #[cfg(all(test, not(watertight_loom)))]
+    #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
     pub(crate) fn is_empty(&self) -> bool {
         self.covered.is_empty() && self.uncovered.is_empty()
     }

@@ -76,7 +76,7 @@ impl<T> Fifo<T> {
     }
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

@@ -17,11 +17,13 @@ mod context;
 mod delivery;
 mod door;
 mod fifo;
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
+mod fuzz;
 pub(crate) mod here;
 mod job;
 mod life;
 mod policy;
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
 mod slot;

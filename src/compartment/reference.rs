@@ -31,7 +31,7 @@ enum Told {
 }
 
 #[derive(Debug, Clone)]
-enum Op {
+pub(super) enum Op {
     Submit { may_wait: bool, limit: Option<u64>, covered: bool },
     Take(usize),
     Finish(usize),
@@ -52,7 +52,7 @@ struct Item {
 }
 
 #[derive(Debug, Clone)]
-struct Reference {
+pub(super) struct Reference {
     threads: usize,
     queue_cap: usize,
     policy: RejectionPolicy,
@@ -69,6 +69,37 @@ struct Reference {
 }
 
 impl Reference {
+    pub(super) fn new(
+        threads: usize,
+        queue: usize,
+        policy: RejectionPolicy,
+        queue_limit: Option<u64>,
+    ) -> Self {
+        let drops = policy == RejectionPolicy::DropOldest;
+        Self {
+            threads,
+            queue_cap: if drops { queue.max(1) } else { queue },
+            policy,
+            queue_limit,
+            now: 0,
+            next: 0,
+            draining: false,
+            waiting: Vec::new(),
+            queue: Vec::new(),
+            ready: Vec::new(),
+            running: vec![None; threads],
+            told: Vec::new(),
+        }
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    pub(super) fn jobs(&self) -> Id {
+        self.next
+    }
+
     fn taken(&self) -> usize {
         self.ready.len() + self.running.iter().flatten().count()
     }
@@ -202,21 +233,7 @@ impl ReferenceStateMachine for Reference {
         ];
         (1..4usize, 0..4usize, policy, prop::option::of(0..20u64))
             .prop_map(|(threads, queue, policy, queue_limit)| {
-                let drops = policy == RejectionPolicy::DropOldest;
-                Self {
-                    threads,
-                    queue_cap: if drops { queue.max(1) } else { queue },
-                    policy,
-                    queue_limit,
-                    now: 0,
-                    next: 0,
-                    draining: false,
-                    waiting: Vec::new(),
-                    queue: Vec::new(),
-                    ready: Vec::new(),
-                    running: vec![None; threads],
-                    told: Vec::new(),
-                }
+                Self::new(threads, queue, policy, queue_limit)
             })
             .boxed()
     }
@@ -298,7 +315,7 @@ impl ReferenceStateMachine for Reference {
 }
 
 /// The real one, with the clock and the numbers of its jobs.
-struct Real {
+pub(super) struct Real {
     state: State<Id>,
     start: Instant,
     now: u64,

@@ -1,8 +1,10 @@
 //! Closing while others submit, wait and work.
 
-use super::{WAIT, World, explore, worker};
+use super::{WAIT, World, explore, explore_shallow, worker};
+use crate::bulkhead::Bulkhead;
 use crate::compartment::RejectionPolicy;
 use crate::error::Rejection;
+use crate::runtime::Runtime;
 use crate::sync::Time;
 
 /// Must catch: `admit` that does not look at the phase, so that a job is let in after the last one
@@ -66,5 +68,14 @@ fn the_timekeeper_leaves_with_the_last_job() {
         assert!(world.step());
         timekeeper.join().expect("the timekeeper ends");
         assert!(matches!(handle.join(), Ok(7)));
+    });
+}
+
+/// Must catch: a `Drop` of the runtime that does not close it, so that its threads wait for ever.
+#[test]
+fn dropping_the_runtime_ends_its_threads() {
+    explore_shallow(1000, Time::Never, || {
+        let runtime = Runtime::builder().bulkhead(Bulkhead::builder("model").threads(1)).build();
+        drop(runtime.expect("it is a plain description"));
     });
 }

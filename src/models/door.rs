@@ -84,7 +84,8 @@ fn a_cancelled_job_s_place_goes_to_the_waiter() {
     });
 }
 
-/// Must catch: `Admission::Accepted` under `DropOldest` without ending the displaced job.
+/// Must catch: `Admission::Accepted` under `DropOldest` without ending the displaced job, and a
+/// displaced job's place that is given to two.
 #[test]
 fn a_displaced_job_s_caller_is_told() {
     explore(3, Time::Never, || {
@@ -92,7 +93,9 @@ fn a_displaced_job_s_caller_is_told() {
         let _held = world.bulkhead.submit(|_| ()).expect("there is room");
         let oldest = world.bulkhead.submit(|_| ()).expect("there is room");
         let caller = loom::thread::spawn(move || oldest.join());
-        let _newest = world.bulkhead.submit(|_| ()).expect("it displaces");
+        let newest = world.bulkhead.submit(|_| ()).expect("it displaces");
+        let _newer = world.bulkhead.submit(|_| ()).expect("it displaces that");
+        assert!(newest.is_finished(), "there was one place");
         let told = caller.join().expect("the caller ends").expect_err("it was displaced");
         assert_eq!(told.rejection(), Some(Rejection::Displaced));
         world.close();

@@ -27,12 +27,27 @@ use crate::vitals::Vitals;
 
 /// Runs `model` in every interleaving, and demands that there were at least `least`.
 pub(crate) fn explore(least: usize, time: Time, model: impl Fn() + Send + Sync + 'static) {
+    explore_with(loom::model::Builder::new(), least, time, model);
+}
+
+/// The same with at most two forced switches, for a model whose set-up alone has many.
+pub(crate) fn explore_shallow(least: usize, time: Time, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.map_or(2, |bound| bound.min(2)));
+    explore_with(builder, least, time, model);
+}
+
+fn explore_with(
+    mut builder: loom::model::Builder,
+    least: usize,
+    time: Time,
+    model: impl Fn() + Send + Sync + 'static,
+) {
     // The time mode is the process's, so the models take turns, however many threads the tests have.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let count = std::sync::Arc::new(AtomicUsize::new(0));
     let counter = std::sync::Arc::clone(&count);
-    let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
     set_time(time);
     builder.check(move || {

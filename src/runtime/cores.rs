@@ -88,7 +88,7 @@ fn wrong(name: &str, setting: &'static str, problem: impl Into<String>) -> Build
     BuildError::new(BuildErrorKind::Cores, Some(name), setting, problem)
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
     use CoreRequest::{Any, These};

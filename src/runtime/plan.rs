@@ -66,7 +66,7 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

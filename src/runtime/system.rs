@@ -99,7 +99,7 @@ fn quota_of(quota: &str, period: &str) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

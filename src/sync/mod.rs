@@ -1,7 +1,8 @@
 //! Threads, locks and atomics: the only door to them for the rest of the crate.
 //!
-//! Floor 0. It imports nothing of ours. Ordinary builds get [`real`], the loom models get `model`;
-//! both offer the same names, so that the code that ships is the code that is model-checked.
+//! Floor 0. It imports nothing of ours. Ordinary builds get [`real`], the loom models get `model`,
+//! the random schedules `random`; all offer the same names, so that the code that ships is the code
+//! that is checked.
 //!
 //! Two kinds of `Arc` leave this module on purpose. [`Arc`] is always the standard library's: job
 //! cells and user-supplied trait objects live in it, because loom's cannot hold a trait object.
@@ -11,12 +12,16 @@
 mod count;
 #[cfg(all(test, watertight_loom))]
 mod model;
-#[cfg(not(all(test, watertight_loom)))]
+#[cfg(all(test, watertight_shuttle))]
+mod random;
+#[cfg(not(all(test, any(watertight_loom, watertight_shuttle))))]
 mod real;
 
 #[cfg(all(test, watertight_loom))]
 use self::model as platform;
-#[cfg(not(all(test, watertight_loom)))]
+#[cfg(all(test, watertight_shuttle))]
+use self::random as platform;
+#[cfg(not(all(test, any(watertight_loom, watertight_shuttle))))]
 use self::real as platform;
 
 pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};

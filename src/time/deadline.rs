@@ -79,7 +79,7 @@ impl From<Instant> for Deadline {
     }
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

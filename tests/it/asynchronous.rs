@@ -1,10 +1,9 @@
 //! Futures: the same line as blocked threads, the same limits, no executor of ours.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Waker};
+use std::thread;
 use std::time::Duration;
 
 use watertight::{
@@ -12,26 +11,7 @@ use watertight::{
     TimeLimit,
 };
 
-use crate::support::{Gate, eventually, within};
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
+use crate::support::{Gate, block_on, eventually, within};
 
 fn build(bulkhead: BulkheadBuilder) -> (Runtime, Bulkhead, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());

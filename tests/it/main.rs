@@ -6,6 +6,7 @@
 mod aborting;
 mod asynchronous;
 mod cases;
+mod fairness;
 #[cfg(feature = "http")]
 mod http;
 mod observing;
@@ -13,6 +14,7 @@ mod observing;
 mod pooled;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod promises;
 #[cfg(feature = "postgres")]
 mod server;
 mod smoke;

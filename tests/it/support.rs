@@ -1,7 +1,11 @@
 //! What the tests share: gates instead of sleeps, and a watchdog instead of a hung run.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// How long a test waits for what must happen before it calls it a hang. Only a failing test waits.
@@ -74,5 +78,25 @@ pub(crate) fn eventually(what: &str, condition: impl Fn() -> bool) {
     while !condition() {
         assert!(start.elapsed() < WATCHDOG, "{what}: still not true after {WATCHDOG:?}");
         std::thread::yield_now();
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest executor that there can be.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
     }
 }

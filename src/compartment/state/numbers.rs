@@ -69,7 +69,7 @@ impl<J: Clone> State<J> {
         })
     }
 
-    #[cfg(all(test, not(watertight_loom)))]
+    #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
     pub(crate) fn has_alarms(&self) -> bool {
         !self.alarms.is_empty()
     }

@@ -38,7 +38,7 @@ fn of_sqlstate(code: &str) -> Fault {
     }
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 

@@ -69,7 +69,7 @@ impl Frames {
     }
 }
 
-#[cfg(all(test, not(watertight_loom)))]
+#[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
 
