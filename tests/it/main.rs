@@ -6,6 +6,7 @@
 mod aborting;
 mod asynchronous;
 mod cases;
+mod exiting;
 mod observing;
 mod smoke;
 mod support;
