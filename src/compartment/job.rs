@@ -73,6 +73,8 @@ pub(crate) trait Route<T>: Send + Sync {
     fn is_abandoned(&self) -> bool;
     /// The answer is in the slot.
     fn deliver(&self, slot: &Slot<T>);
+    /// There will be no answer. What the caller gave along goes now, on its own thread.
+    fn recall(&self) {}
 }
 
 /// The caller comes for it: a blocked thread, a handle, a future.
@@ -124,6 +126,11 @@ impl<F, T, R> JobCell<F, T, R>
 where
     R: Route<T>,
 {
+    /// The caller takes note that its job was refused.
+    pub(crate) fn recall(&self) {
+        self.route.recall();
+    }
+
     fn settle(&self, answer: Answer<T>) {
         let unwanted =
             if self.route.is_abandoned() { Some(answer) } else { self.slot.settle(answer) };

@@ -7,6 +7,8 @@ mod aborting;
 mod asynchronous;
 mod cases;
 mod exiting;
+mod hostile;
 mod observing;
 mod smoke;
 mod support;
+mod turns;

@@ -77,6 +77,7 @@ impl<J: Clone> State<J> {
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox<J>) {
+        self.latest = self.latest.max(Some(now));
         let mut freed = false;
         // Waiting callers go first of all: a place freed by this very sweep must not go to one whose
         // time has passed. So nothing is handed on before the last limit has been acted on.
