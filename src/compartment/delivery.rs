@@ -95,8 +95,12 @@ impl Compartment {
             job.end_unstarted(self.not_started(*why, *waited));
         }
         for job in &mail.overdue {
-            self.abort(job.header());
             job.time_out(TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals)));
+        }
+        // Only now, with every caller told: the hooks are user code, and a job that one of them frees
+        // must find that its caller has left.
+        for job in &mail.overdue {
+            self.abort(job.header());
         }
     }
 

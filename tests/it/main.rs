@@ -6,6 +6,7 @@
 mod aborting;
 mod asynchronous;
 mod cases;
+mod ending;
 mod exiting;
 mod hostile;
 mod observing;
