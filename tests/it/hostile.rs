@@ -211,7 +211,8 @@ fn c27_a_clock_that_panics_on_the_timekeeper_stops_no_time() {
 }
 
 /// What a caller does on its own thread, each reading the clock at least once.
-const CALLERS: [(&str, fn(&Bulkhead, &Runtime)); 9] = [
+type Act = fn(&Bulkhead, &Runtime);
+const CALLERS: [(&str, Act); 9] = [
     ("call", |bulkhead, _| bulkhead.call(|_| ()).unwrap()),
     ("submit", |bulkhead, _| bulkhead.submit(|_| ()).unwrap().join().unwrap()),
     ("try_submit", |bulkhead, _| bulkhead.try_submit(|_| ()).unwrap().join().unwrap()),
@@ -321,8 +322,8 @@ fn c27_wakers_may_panic_when_they_wake_and_when_they_are_dropped() {
     }
 }
 
-fn poll_with<F: Future + Unpin>(future: &mut F, wakes: bool) {
-    let waker = Waker::from(Arc::new(BadWaker(wakes)));
+fn poll_with<F: Future + Unpin>(future: &mut F, panics: bool) {
+    let waker = Waker::from(Arc::new(BadWaker(panics)));
     assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
     // The test's own handle of it goes here, and what its destructor does is the test's.
     std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(waker))));

@@ -5,10 +5,12 @@
 
 mod aborting;
 mod asynchronous;
+mod building;
 mod cases;
 mod ending;
 mod exiting;
 mod hostile;
+mod leftovers;
 mod observing;
 mod smoke;
 mod support;

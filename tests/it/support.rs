@@ -155,3 +155,11 @@ pub(crate) fn ends(what: &str, mut command: Command) -> Output {
     }
     child.wait_with_output().unwrap()
 }
+
+/// The memory of this process that is really there, in bytes.
+#[cfg(target_os = "linux")]
+pub(crate) fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1_024
+}

@@ -96,6 +96,7 @@ impl Jitter {
 }
 
 const LIMIT: Duration = Duration::from_millis(10);
+const NANO: Duration = Duration::from_nanos(1);
 
 /// What is tried in each round of [`race`]. It calls `go` just before it waits for the outcome.
 type Attempt = fn(
@@ -111,19 +112,19 @@ fn race(rounds: u64, bulkhead: BulkheadBuilder, attempt: Attempt) {
     let (_runtime, bulkhead, clock) = build_with_clock(bulkhead);
     let (start, rounds_to_go) = mpsc::channel::<Gate>();
     let (over, is_over) = mpsc::channel();
-    let driven = Arc::clone(&clock);
+    let moved = Arc::clone(&clock);
     let driver = thread::spawn(move || {
         let mut jitter = Jitter(1);
         for gate in rounds_to_go {
             let limit_first = jitter.next() % 2 == 0;
             jitter.pause();
             if limit_first {
-                driven.advance(LIMIT);
+                moved.advance(LIMIT);
             } else {
                 gate.open();
             }
             jitter.pause();
-            driven.advance(LIMIT);
+            moved.advance(LIMIT);
             gate.open();
             over.send(()).unwrap();
         }
@@ -243,11 +244,11 @@ fn c52_only_the_injected_clock_counts() {
     assert_eq!(now.oldest_queued, Some(Duration::ZERO));
     assert_eq!(now.saturated_for, Some(Duration::ZERO));
     // One nanosecond short of them still nothing.
-    clock.advance(LIMIT / 2 - Duration::from_nanos(1));
+    clock.advance((LIMIT / 2).saturating_sub(NANO));
     let now = bulkhead.snapshot();
     assert_eq!((now.queued, now.waiting), (2, 1), "{now}");
     // Then each at its own instant.
-    clock.advance(Duration::from_nanos(1));
+    clock.advance(NANO);
     let error = with_deadline.join().unwrap_err();
     assert_eq!(error.time_limit(), Some(TimeLimit::Call));
     eventually("the waiter has its place", || bulkhead.snapshot().waiting == 0);
