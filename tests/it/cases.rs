@@ -523,7 +523,8 @@ fn c43_threads_that_cannot_all_be_started_are_stopped_again() {
             .unwrap_err();
         assert_eq!((error.bulkhead(), error.setting()), (Some("c43-huge"), "threads"));
         assert!(std::error::Error::source(&error).is_some(), "{error}");
-        assert_eq!(threads_named("wt-c43"), 0, "they are gone when the error is there");
+        // The system shows a joined thread for a moment more.
+        eventually("they are gone", || threads_named("wt-c43") == 0);
         assert_eq!(started.load(Ordering::SeqCst), 0, "no user code has run");
     }
     let (_runtime, bulkhead) = build(Bulkhead::builder("c43").threads(3));
