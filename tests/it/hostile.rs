@@ -94,42 +94,54 @@ impl Observer for Once {
 
 #[test]
 fn c26_each_hook_of_an_observer_may_panic_once() {
-    const HOOKS: [&str; 7] =
-        ["accepted", "rejected", "started", "finished", "not started", "saturated", "relieved"];
-    for hook in HOOKS {
-        let runtime = Runtime::builder()
-            .observer(Once(hook, AtomicBool::new(false)))
-            .bulkhead(Bulkhead::builder("c26").threads(1).queue(1))
-            .build()
-            .unwrap();
-        let bulkhead = runtime.bulkhead("c26").unwrap();
-        // Every event once.
-        let gate = Gate::new();
-        let held = hold(&bulkhead, &gate, 1);
-        let queued = bulkhead.submit(|_| ()).unwrap();
-        assert_eq!(bulkhead.submit(|_| ()).unwrap_err().reason(), Rejection::QueueFull, "{hook}");
-        assert!(queued.cancel(), "{hook}");
-        assert_eq!(queued.join().unwrap_err().rejection(), Some(Rejection::Cancelled), "{hook}");
-        gate.open();
-        for job in held {
-            job.join().unwrap();
+    within("c26_each_hook_of_an_observer_may_panic_once", || {
+        const HOOKS: [&str; 7] =
+            ["accepted", "rejected", "started", "finished", "not started", "saturated", "relieved"];
+        for hook in HOOKS {
+            let runtime = Runtime::builder()
+                .observer(Once(hook, AtomicBool::new(false)))
+                .bulkhead(Bulkhead::builder("c26").threads(1).queue(1))
+                .build()
+                .unwrap();
+            let bulkhead = runtime.bulkhead("c26").unwrap();
+            // Every event once.
+            let gate = Gate::new();
+            let held = hold(&bulkhead, &gate, 1);
+            let queued = bulkhead.submit(|_| ()).unwrap();
+            assert_eq!(
+                bulkhead.submit(|_| ()).unwrap_err().reason(),
+                Rejection::QueueFull,
+                "{hook}"
+            );
+            assert!(queued.cancel(), "{hook}");
+            assert_eq!(
+                queued.join().unwrap_err().rejection(),
+                Some(Rejection::Cancelled),
+                "{hook}"
+            );
+            gate.open();
+            for job in held {
+                job.join().unwrap();
+            }
+            eventually("it has panicked", || bulkhead.snapshot().hook_panics == 1);
+            serves_on(runtime, &bulkhead);
+            assert_eq!(bulkhead.snapshot().hook_panics, 1, "{hook}");
         }
-        eventually("it has panicked", || bulkhead.snapshot().hook_panics == 1);
-        serves_on(runtime, &bulkhead);
-        assert_eq!(bulkhead.snapshot().hook_panics, 1, "{hook}");
-    }
+    });
 }
 
 #[test]
 fn c26_hooks_of_threads_may_panic_each_time() {
-    let (runtime, bulkhead) = build(
-        Bulkhead::builder("c26")
-            .threads(3)
-            .on_thread_start(|_| blow(2))
-            .on_thread_stop(|_| blow(2)),
-    );
-    serves_on(runtime, &bulkhead);
-    assert_eq!(bulkhead.snapshot().hook_panics, 6);
+    within("c26_hooks_of_threads_may_panic_each_time", || {
+        let (runtime, bulkhead) = build(
+            Bulkhead::builder("c26")
+                .threads(3)
+                .on_thread_start(|_| blow(2))
+                .on_thread_stop(|_| blow(2)),
+        );
+        serves_on(runtime, &bulkhead);
+        assert_eq!(bulkhead.snapshot().hook_panics, 6);
+    });
 }
 
 /// The system's time, but the next reading on a thread of the given name panics.
@@ -172,42 +184,46 @@ fn build_on(clock: &Arc<Broken>, bulkhead: BulkheadBuilder) -> (Runtime, Bulkhea
 
 #[test]
 fn c27_a_clock_that_panics_on_a_worker_costs_neither_worker_nor_answer() {
-    let clock = Arc::new(Broken::default());
-    let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(1).queue(3));
-    // When it finishes a job.
-    let broken = Arc::clone(&clock);
-    let job = bulkhead.submit(move |_| broken.next_reading_panics_on("wt-c27-0")).unwrap();
-    within("the job", move || job.join().unwrap());
-    assert!(clock.has_panicked(1));
-    // When it looks for the next one.
-    clock.next_reading_panics_on("wt-c27-0");
-    let job = bulkhead.submit(|_| 5).unwrap();
-    assert_eq!(within("the next job", move || job.join().unwrap()), 5);
-    assert!(clock.has_panicked(2));
-    serves_on(runtime, &bulkhead);
-    assert_eq!(bulkhead.snapshot().hook_panics, 2);
+    within("c27_a_clock_that_panics_on_a_worker_costs_neither_worker_nor_answer", || {
+        let clock = Arc::new(Broken::default());
+        let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(1).queue(3));
+        // When it finishes a job.
+        let broken = Arc::clone(&clock);
+        let job = bulkhead.submit(move |_| broken.next_reading_panics_on("wt-c27-0")).unwrap();
+        within("the job", move || job.join().unwrap());
+        assert!(clock.has_panicked(1));
+        // When it looks for the next one.
+        clock.next_reading_panics_on("wt-c27-0");
+        let job = bulkhead.submit(|_| 5).unwrap();
+        assert_eq!(within("the next job", move || job.join().unwrap()), 5);
+        assert!(clock.has_panicked(2));
+        serves_on(runtime, &bulkhead);
+        assert_eq!(bulkhead.snapshot().hook_panics, 2);
+    });
 }
 
 #[test]
 fn c27_a_clock_that_panics_on_the_timekeeper_stops_no_time() {
-    let clock = Arc::new(Broken::default());
-    let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(1).queue(3));
-    let gate = Gate::new();
-    let held = hold(&bulkhead, &gate, 1);
-    gate.wait_for(1);
-    clock.next_reading_panics_on("wt-c27-t");
-    for _ in 0..2 {
-        let soon = Deadline::after(Duration::from_millis(1));
-        let job = bulkhead.submit_until(soon, |_| ()).unwrap();
-        eventually("its time passes with nobody looking", || job.is_finished());
-        assert_eq!(job.join().unwrap_err().rejection(), Some(Rejection::DeadlinePast));
-    }
-    assert!(clock.has_panicked(1));
-    gate.open();
-    for job in held {
-        job.join().unwrap();
-    }
-    serves_on(runtime, &bulkhead);
+    within("c27_a_clock_that_panics_on_the_timekeeper_stops_no_time", || {
+        let clock = Arc::new(Broken::default());
+        let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(1).queue(3));
+        let gate = Gate::new();
+        let held = hold(&bulkhead, &gate, 1);
+        gate.wait_for(1);
+        clock.next_reading_panics_on("wt-c27-t");
+        for _ in 0..2 {
+            let soon = Deadline::after(Duration::from_millis(1));
+            let job = bulkhead.submit_until(soon, |_| ()).unwrap();
+            eventually("its time passes with nobody looking", || job.is_finished());
+            assert_eq!(job.join().unwrap_err().rejection(), Some(Rejection::DeadlinePast));
+        }
+        assert!(clock.has_panicked(1));
+        gate.open();
+        for job in held {
+            job.join().unwrap();
+        }
+        serves_on(runtime, &bulkhead);
+    });
 }
 
 /// What a caller does on its own thread, each reading the clock at least once.
@@ -240,43 +256,48 @@ const CALLERS: [(&str, Act); 9] = [
 
 #[test]
 fn c27_a_clock_that_panics_on_a_caller_s_thread_leaves_the_bulkhead_whole() {
-    for (what, act) in CALLERS {
-        let clock = Arc::new(Broken::default());
-        let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(2).queue(2));
-        let (caller, broken) = (bulkhead.clone(), Arc::clone(&clock));
-        let runtime = Arc::new(runtime);
-        let shared = Arc::clone(&runtime);
-        let acting = thread::Builder::new().name("a caller".into());
-        let acting = acting.spawn(move || {
-            broken.next_reading_panics_on("a caller");
-            act(&caller, &shared);
-        });
-        within(what, move || acting.unwrap().join()).unwrap();
-        assert!(clock.has_panicked(1), "{what} did not read the clock");
-        assert_eq!(bulkhead.snapshot().hook_panics, 1, "{what}");
-        if what != "shutdown" {
-            serves_on(Arc::into_inner(runtime).unwrap(), &bulkhead);
+    within("c27_a_clock_that_panics_on_a_caller_s_thread_leaves_the_bulkhead_whole", || {
+        for (what, act) in CALLERS {
+            let clock = Arc::new(Broken::default());
+            let (runtime, bulkhead) =
+                build_on(&clock, Bulkhead::builder("c27").threads(2).queue(2));
+            let (caller, broken) = (bulkhead.clone(), Arc::clone(&clock));
+            let runtime = Arc::new(runtime);
+            let shared = Arc::clone(&runtime);
+            let acting = thread::Builder::new().name("a caller".into());
+            let acting = acting.spawn(move || {
+                broken.next_reading_panics_on("a caller");
+                act(&caller, &shared);
+            });
+            within(what, move || acting.unwrap().join()).unwrap();
+            assert!(clock.has_panicked(1), "{what} did not read the clock");
+            assert_eq!(bulkhead.snapshot().hook_panics, 1, "{what}");
+            if what != "shutdown" {
+                serves_on(Arc::into_inner(runtime).unwrap(), &bulkhead);
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn c27_a_clock_that_panics_while_the_runtime_is_dropped_keeps_no_thread() {
-    let clock = Arc::new(Broken::default());
-    let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(2).queue(2));
-    let gate = Gate::new();
-    let held = hold(&bulkhead, &gate, 4);
-    gate.wait_for(2);
-    clock.next_reading_panics_on("dropping");
-    let dropping = thread::Builder::new().name("dropping".into()).spawn(move || drop(runtime));
-    let mut told = 0;
-    gate.open();
-    within("the drop", move || dropping.unwrap().join()).unwrap();
-    for job in held {
-        told += usize::from(within("a job", move || job.join()).is_err());
-    }
-    assert!(told <= 2);
-    assert!(clock.has_panicked(1));
+    within("c27_a_clock_that_panics_while_the_runtime_is_dropped_keeps_no_thread", || {
+        let clock = Arc::new(Broken::default());
+        let (runtime, bulkhead) = build_on(&clock, Bulkhead::builder("c27").threads(2).queue(2));
+        let gate = Gate::new();
+        let held = hold(&bulkhead, &gate, 4);
+        gate.wait_for(2);
+        clock.next_reading_panics_on("dropping");
+        let dropping = thread::Builder::new().name("dropping".into()).spawn(move || drop(runtime));
+        let mut told = 0;
+        gate.open();
+        within("the drop", move || dropping.unwrap().join()).unwrap();
+        for job in held {
+            told += usize::from(within("a job", move || job.join()).is_err());
+        }
+        assert!(told <= 2);
+        assert!(clock.has_panicked(1));
+    });
 }
 
 /// A waker that panics when it wakes, or when it is dropped.
@@ -300,26 +321,28 @@ impl Drop for BadWaker {
 
 #[test]
 fn c27_wakers_may_panic_when_they_wake_and_when_they_are_dropped() {
-    let policy = RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 9 };
-    for wakes in [true, false] {
-        let (runtime, bulkhead) =
-            build(Bulkhead::builder("c27").threads(1).queue(0).rejection(policy).no_deadline());
-        let gate = Gate::new();
-        let held = hold(&bulkhead, &gate, 1);
-        gate.wait_for(1);
-        // One waits in line, one for its answer.
-        let mut in_line = Box::pin(bulkhead.call_async(|_| 3));
-        poll_with(&mut in_line, wakes);
-        let mut answer = held.into_iter().next().unwrap();
-        poll_with(&mut answer, wakes);
-        // Replaced by another, the first waker is dropped.
-        poll_with(&mut answer, wakes);
-        gate.open();
-        answer.join().unwrap();
-        eventually("the one in line has run", || bulkhead.snapshot().totals.returned == 2);
-        drop(in_line);
-        serves_on(runtime, &bulkhead);
-    }
+    within("c27_wakers_may_panic_when_they_wake_and_when_they_are_dropped", || {
+        let policy = RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 9 };
+        for wakes in [true, false] {
+            let (runtime, bulkhead) =
+                build(Bulkhead::builder("c27").threads(1).queue(0).rejection(policy).no_deadline());
+            let gate = Gate::new();
+            let held = hold(&bulkhead, &gate, 1);
+            gate.wait_for(1);
+            // One waits in line, one for its answer.
+            let mut in_line = Box::pin(bulkhead.call_async(|_| 3));
+            poll_with(&mut in_line, wakes);
+            let mut answer = held.into_iter().next().unwrap();
+            poll_with(&mut answer, wakes);
+            // Replaced by another, the first waker is dropped.
+            poll_with(&mut answer, wakes);
+            gate.open();
+            answer.join().unwrap();
+            eventually("the one in line has run", || bulkhead.snapshot().totals.returned == 2);
+            drop(in_line);
+            serves_on(runtime, &bulkhead);
+        }
+    });
 }
 
 fn poll_with<F: Future + Unpin>(future: &mut F, panics: bool) {
@@ -368,59 +391,63 @@ fn answer(
 
 #[test]
 fn c27_answers_that_nobody_takes_may_panic_when_dropped() {
-    for (how, leave) in LEAVERS {
-        // A value; a panic's payload.
-        for value in [|| Bomb(3), || resume_unwind(Box::new(Bomb(3)))] {
-            let (runtime, bulkhead) =
-                build(Bulkhead::builder("c27").threads(1).queue(0).no_deadline());
-            let gate = Gate::new();
-            let before = bulkhead.snapshot().totals.ended();
-            leave(&bulkhead, gate.clone(), value);
-            gate.open();
-            eventually(how, || bulkhead.snapshot().totals.ended() == before + 1);
-            serves_on(runtime, &bulkhead);
+    within("c27_answers_that_nobody_takes_may_panic_when_dropped", || {
+        for (how, leave) in LEAVERS {
+            // A value; a panic's payload.
+            for value in [|| Bomb(3), || resume_unwind(Box::new(Bomb(3)))] {
+                let (runtime, bulkhead) =
+                    build(Bulkhead::builder("c27").threads(1).queue(0).no_deadline());
+                let gate = Gate::new();
+                let before = bulkhead.snapshot().totals.ended();
+                leave(&bulkhead, gate.clone(), value);
+                gate.open();
+                eventually(how, || bulkhead.snapshot().totals.ended() == before + 1);
+                serves_on(runtime, &bulkhead);
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn c27_captures_with_payloads_that_panic_are_contained_however_the_job_ends() {
-    let clock = Arc::new(ManualClock::new());
-    let runtime = Runtime::builder()
-        .clock(Arc::clone(&clock))
-        .bulkhead(
-            Bulkhead::builder("c27").threads(1).queue(2).rejection(RejectionPolicy::DropOldest),
-        )
-        .build()
-        .unwrap();
-    let bulkhead = runtime.bulkhead("c27").unwrap();
-    let armed = || {
-        let bomb = Bomb(3);
-        move |_: &watertight::Context<'_>| {
-            let _captured = &bomb;
+    within("c27_captures_with_payloads_that_panic_are_contained_however_the_job_ends", || {
+        let clock = Arc::new(ManualClock::new());
+        let runtime = Runtime::builder()
+            .clock(Arc::clone(&clock))
+            .bulkhead(
+                Bulkhead::builder("c27").threads(1).queue(2).rejection(RejectionPolicy::DropOldest),
+            )
+            .build()
+            .unwrap();
+        let bulkhead = runtime.bulkhead("c27").unwrap();
+        let armed = || {
+            let bomb = Bomb(3);
+            move |_: &watertight::Context<'_>| {
+                let _captured = &bomb;
+            }
+        };
+        let gate = Gate::new();
+        let held = hold(&bulkhead, &gate, 1);
+        gate.wait_for(1);
+        let cancelled = bulkhead.submit(armed()).unwrap();
+        assert!(cancelled.cancel());
+        let displaced = bulkhead.submit(armed()).unwrap();
+        let soon = Deadline::at(clock.now() + Duration::from_secs(1));
+        let expired = bulkhead.submit_until(soon, armed()).unwrap();
+        let newest = bulkhead.submit(armed()).unwrap();
+        assert_eq!(displaced.join().unwrap_err().rejection(), Some(Rejection::Displaced));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(expired.join().unwrap_err().rejection(), Some(Rejection::DeadlinePast));
+        gate.open();
+        // The last one runs, and the panic of its captures is its own.
+        let CallError::Panicked(own) = newest.join().unwrap_err() else { panic!("its captures") };
+        std::mem::forget(own);
+        for job in held {
+            job.join().unwrap();
         }
-    };
-    let gate = Gate::new();
-    let held = hold(&bulkhead, &gate, 1);
-    gate.wait_for(1);
-    let cancelled = bulkhead.submit(armed()).unwrap();
-    assert!(cancelled.cancel());
-    let displaced = bulkhead.submit(armed()).unwrap();
-    let soon = Deadline::at(clock.now() + Duration::from_secs(1));
-    let expired = bulkhead.submit_until(soon, armed()).unwrap();
-    let newest = bulkhead.submit(armed()).unwrap();
-    assert_eq!(displaced.join().unwrap_err().rejection(), Some(Rejection::Displaced));
-    clock.advance(Duration::from_secs(1));
-    assert_eq!(expired.join().unwrap_err().rejection(), Some(Rejection::DeadlinePast));
-    gate.open();
-    // The last one runs, and the panic of its captures is its own.
-    let CallError::Panicked(own) = newest.join().unwrap_err() else { panic!("its captures") };
-    std::mem::forget(own);
-    for job in held {
-        job.join().unwrap();
-    }
-    eventually("three have been dropped", || bulkhead.snapshot().drop_panics == 3);
-    serves_on(runtime, &bulkhead);
+        eventually("three have been dropped", || bulkhead.snapshot().drop_panics == 3);
+        serves_on(runtime, &bulkhead);
+    });
 }
 
 /// A job that waits at the gate with an abort hook, whose captures panic when they are dropped.
@@ -445,98 +472,107 @@ fn with_abort_hook(
 
 #[test]
 fn c27_abort_hooks_may_panic_whoever_calls_them() {
-    let acts = |gate: &Gate| {
-        gate.open();
-        blow(2);
-    };
-    for how in ["cancel", "deadline", "shutdown"] {
-        let clock = Arc::new(ManualClock::new());
-        let runtime = Runtime::builder()
-            .clock(Arc::clone(&clock))
-            .bulkhead(Bulkhead::builder("c27").threads(1))
-            .build()
-            .unwrap();
-        let bulkhead = runtime.bulkhead("c27").unwrap();
-        let gate = Gate::new();
-        let deadline = Deadline::at(clock.now() + Duration::from_secs(1));
-        let job = with_abort_hook(&bulkhead, deadline, &gate, acts);
-        gate.wait_for(1);
-        match how {
-            "cancel" => assert!(!job.cancel()),
-            "deadline" => clock.advance(Duration::from_secs(1)),
-            _ => drop(runtime.shutdown(Duration::ZERO).unwrap()),
+    within("c27_abort_hooks_may_panic_whoever_calls_them", || {
+        let acts = |gate: &Gate| {
+            gate.open();
+            blow(2);
+        };
+        for how in ["cancel", "deadline", "shutdown"] {
+            let clock = Arc::new(ManualClock::new());
+            let runtime = Runtime::builder()
+                .clock(Arc::clone(&clock))
+                .bulkhead(Bulkhead::builder("c27").threads(1))
+                .build()
+                .unwrap();
+            let bulkhead = runtime.bulkhead("c27").unwrap();
+            let gate = Gate::new();
+            let deadline = Deadline::at(clock.now() + Duration::from_secs(1));
+            let job = with_abort_hook(&bulkhead, deadline, &gate, acts);
+            gate.wait_for(1);
+            match how {
+                "cancel" => assert!(!job.cancel()),
+                "deadline" => clock.advance(Duration::from_secs(1)),
+                _ => drop(runtime.shutdown(Duration::ZERO).unwrap()),
+            }
+            let answer = within("the job", move || job.join());
+            assert_eq!(answer.is_err(), how == "deadline");
+            eventually("it is counted", || bulkhead.snapshot().hook_panics == 1);
+            if how != "shutdown" {
+                serves_on(runtime, &bulkhead);
+            }
         }
-        let answer = within("the job", move || job.join());
-        assert_eq!(answer.is_err(), how == "deadline");
-        eventually("it is counted", || bulkhead.snapshot().hook_panics == 1);
-        if how != "shutdown" {
-            serves_on(runtime, &bulkhead);
-        }
-    }
+    });
 }
 
 #[test]
 fn c27_an_abort_hook_that_comes_too_late_and_panics_is_counted_too() {
-    let (runtime, bulkhead) = build(Bulkhead::builder("c27").threads(1));
-    let (started, gate) = (Gate::new(), Gate::new());
-    let (inner, first) = (gate.clone(), started.clone());
-    first.open();
-    let job = bulkhead.submit(move |ctx| {
-        first.pass();
-        inner.pass();
-        let _guard = ctx.on_abort(|| blow(2));
+    within("c27_an_abort_hook_that_comes_too_late_and_panics_is_counted_too", || {
+        let (runtime, bulkhead) = build(Bulkhead::builder("c27").threads(1));
+        let (started, gate) = (Gate::new(), Gate::new());
+        let (inner, first) = (gate.clone(), started.clone());
+        first.open();
+        let job = bulkhead.submit(move |ctx| {
+            first.pass();
+            inner.pass();
+            let _guard = ctx.on_abort(|| blow(2));
+        });
+        let job = job.unwrap();
+        started.wait_for(1);
+        job.cancel();
+        gate.open();
+        within("the job", move || job.join().unwrap());
+        eventually("it is counted", || bulkhead.snapshot().hook_panics == 1);
+        serves_on(runtime, &bulkhead);
     });
-    let job = job.unwrap();
-    started.wait_for(1);
-    job.cancel();
-    gate.open();
-    within("the job", move || job.join().unwrap());
-    eventually("it is counted", || bulkhead.snapshot().hook_panics == 1);
-    serves_on(runtime, &bulkhead);
 }
 
 #[test]
 fn c27_an_abort_hook_s_captures_may_panic_on_the_thread_that_aborts() {
-    // Two hooks: while the second acts, the job takes the first back, so that what the first
-    // captured goes with whoever aborts. Once a caller, and once the timekeeper.
-    for by_timekeeper in [false, true] {
-        let clock = Arc::new(ManualClock::new());
-        let runtime = Runtime::builder()
-            .clock(Arc::clone(&clock))
-            .bulkhead(Bulkhead::builder("c27").threads(1))
-            .build()
-            .unwrap();
-        let bulkhead = runtime.bulkhead("c27").unwrap();
-        let (gate, taken_back) = (Gate::new(), Gate::new());
-        let (inner, last) = (gate.clone(), taken_back.clone());
-        let deadline = Deadline::at(clock.now() + Duration::from_secs(1));
-        let job = bulkhead.submit_until(deadline, move |ctx| {
-            let bombs = [Bomb(2), Bomb(2)];
-            let [one, other] = bombs;
-            let first = ctx.on_abort(move || _ = &one);
-            let second = ctx.on_abort(move || _ = &other);
-            let (opens, waits) = (inner.clone(), last.clone());
-            let acting = ctx.on_abort(move || {
-                opens.open();
-                waits.pass();
+    within("c27_an_abort_hook_s_captures_may_panic_on_the_thread_that_aborts", || {
+        // While the first hook acts, the job takes the others back, so that what they captured goes with
+        // whoever aborts. Once that is a caller, and once the timekeeper.
+        for by_timekeeper in [false, true] {
+            let clock = Arc::new(ManualClock::new());
+            let runtime = Runtime::builder()
+                .clock(Arc::clone(&clock))
+                .bulkhead(Bulkhead::builder("c27").threads(1))
+                .build()
+                .unwrap();
+            let bulkhead = runtime.bulkhead("c27").unwrap();
+            let (gate, taken_back) = (Gate::new(), Gate::new());
+            let (inner, last) = (gate.clone(), taken_back.clone());
+            let deadline = Deadline::at(clock.now() + Duration::from_secs(1));
+            let job = bulkhead.submit_until(deadline, move |ctx| {
+                let (opens, waits) = (inner.clone(), last.clone());
+                let acting = ctx.on_abort(move || {
+                    opens.open();
+                    waits.pass();
+                });
+                let [one, other] = [Bomb(2), Bomb(2)];
+                let first = ctx.on_abort(move || {
+                    let _captured = &one;
+                });
+                let second = ctx.on_abort(move || {
+                    let _captured = &other;
+                });
+                inner.pass();
+                drop((first, second));
+                last.open();
+                drop(acting);
             });
-            inner.pass();
-            drop((first, second));
-            last.open();
-            drop(acting);
-        });
-        let job = job.unwrap();
-        gate.wait_for(1);
-        if by_timekeeper {
-            clock.advance(Duration::from_secs(1));
-            assert!(within("the job", move || job.join()).is_err());
-        } else {
-            assert!(!job.cancel());
-            within("the job", move || job.join()).unwrap();
+            let job = job.unwrap();
+            gate.wait_for(1);
+            if by_timekeeper {
+                clock.advance(Duration::from_secs(1));
+                assert!(within("the job", move || job.join()).is_err());
+            } else {
+                assert!(!job.cancel());
+                within("the job", move || job.join()).unwrap();
+            }
+            taken_back.open();
+            serves_on(runtime, &bulkhead);
         }
-        taken_back.open();
-        serves_on(runtime, &bulkhead);
-    }
+    });
 }
 
 /// A key that says where it was dropped, and panics.
@@ -562,40 +598,42 @@ impl Observer for Lingers {
 
 #[test]
 fn c27_the_key_of_a_batch_that_is_refused_late_goes_with_its_submitter() {
-    let (clock, lingers) = (Arc::new(ManualClock::new()), Gate::new());
-    let policy = RejectionPolicy::Wait { at_most: Duration::from_secs(1), submitters: 1 };
-    let runtime = Runtime::builder()
-        .clock(Arc::clone(&clock))
-        .observer(Lingers(lingers.clone()))
-        .bulkhead(Bulkhead::builder("c27").threads(1).queue(0).rejection(policy))
-        .build()
-        .unwrap();
-    let bulkhead = runtime.bulkhead("c27").unwrap();
-    let gate = Gate::new();
-    let held = hold(&bulkhead, &gate, 1);
-    gate.wait_for(1);
-    let dropped = Arc::default();
-    let submitting = {
-        let (bulkhead, key) = (bulkhead.clone(), Key(Arc::clone(&dropped)));
-        let submitter = thread::Builder::new().name("the submitter".into());
-        submitter.spawn(move || {
-            let batch = Batch::new();
-            let refused = batch.submit(&bulkhead, key, |_| ()).unwrap_err();
-            assert_eq!(refused.reason(), Rejection::WaitLimit);
-            assert_eq!(batch.pending(), 0);
-        })
-    };
-    eventually("it waits", || bulkhead.snapshot().waiting == 1);
-    // The timekeeper ends the wait, and then stays with the observer until all is over here.
-    clock.advance(Duration::from_secs(1));
-    within("the submitter", move || submitting.unwrap().join()).unwrap();
-    assert_eq!(*dropped.lock().unwrap(), [Some("the submitter".to_owned())]);
-    lingers.open();
-    gate.open();
-    for job in held {
-        job.join().unwrap();
-    }
-    serves_on(runtime, &bulkhead);
+    within("c27_the_key_of_a_batch_that_is_refused_late_goes_with_its_submitter", || {
+        let (clock, lingers) = (Arc::new(ManualClock::new()), Gate::new());
+        let policy = RejectionPolicy::Wait { at_most: Duration::from_secs(1), submitters: 1 };
+        let runtime = Runtime::builder()
+            .clock(Arc::clone(&clock))
+            .observer(Lingers(lingers.clone()))
+            .bulkhead(Bulkhead::builder("c27").threads(1).queue(0).rejection(policy))
+            .build()
+            .unwrap();
+        let bulkhead = runtime.bulkhead("c27").unwrap();
+        let gate = Gate::new();
+        let held = hold(&bulkhead, &gate, 1);
+        gate.wait_for(1);
+        let dropped = Arc::default();
+        let submitting = {
+            let (bulkhead, key) = (bulkhead.clone(), Key(Arc::clone(&dropped)));
+            let submitter = thread::Builder::new().name("the submitter".into());
+            submitter.spawn(move || {
+                let batch = Batch::new();
+                let refused = batch.submit(&bulkhead, key, |_| ()).unwrap_err();
+                assert_eq!(refused.reason(), Rejection::WaitLimit);
+                assert_eq!(batch.pending(), 0);
+            })
+        };
+        eventually("it waits", || bulkhead.snapshot().waiting == 1);
+        // The timekeeper ends the wait, and then stays with the observer until all is over here.
+        clock.advance(Duration::from_secs(1));
+        within("the submitter", move || submitting.unwrap().join()).unwrap();
+        assert_eq!(*dropped.lock().unwrap(), [Some("the submitter".to_owned())]);
+        lingers.open();
+        gate.open();
+        for job in held {
+            job.join().unwrap();
+        }
+        serves_on(runtime, &bulkhead);
+    });
 }
 
 #[test]

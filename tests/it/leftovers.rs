@@ -29,96 +29,103 @@ impl Observer for Clears {
 
 #[test]
 fn c105_no_job_sees_what_the_one_before_it_was() {
-    let clock = Arc::new(ManualClock::new());
-    let clears = Clears::default();
-    let runtime = Runtime::builder()
-        .clock(Arc::clone(&clock))
-        .observer(clears.clone())
-        .bulkhead(Bulkhead::builder("c105").threads(1).queue(2))
-        .bulkhead(Bulkhead::builder("c105-next").threads(1).queue(1).no_deadline())
-        .build()
-        .unwrap();
-    let bulkhead = runtime.bulkhead("c105").unwrap();
-    let next = runtime.bulkhead("c105-next").unwrap();
-    let second = Duration::from_secs(1);
-    for exit in ["returns", "panics", "is late", "is cancelled", "is called from a job"] {
-        let ended = clears.0.load(Ordering::SeqCst);
-        let gate = Gate::new();
-        let (inner, onward) = (gate.clone(), next.clone());
-        let first = move |_: &watertight::Context<'_>| {
-            TENANT.set("a");
-            inner.pass();
-            // It has asked others for something, with what time it had.
-            let _ = onward.call(|_| ());
-            if exit == "panics" {
-                resume_unwind(Box::new(exit));
+    within("c105_no_job_sees_what_the_one_before_it_was", || {
+        let clock = Arc::new(ManualClock::new());
+        let clears = Clears::default();
+        let runtime = Runtime::builder()
+            .clock(Arc::clone(&clock))
+            .observer(clears.clone())
+            .bulkhead(Bulkhead::builder("c105").threads(1).queue(2))
+            .bulkhead(Bulkhead::builder("c105-next").threads(1).queue(1).no_deadline())
+            .build()
+            .unwrap();
+        let bulkhead = runtime.bulkhead("c105").unwrap();
+        let next = runtime.bulkhead("c105-next").unwrap();
+        let second = Duration::from_secs(1);
+        for exit in ["returns", "panics", "is late", "is cancelled", "is called from a job"] {
+            let ended = clears.0.load(Ordering::SeqCst);
+            let gate = Gate::new();
+            let (inner, onward) = (gate.clone(), next.clone());
+            let first = move |_: &watertight::Context<'_>| {
+                TENANT.set("a");
+                inner.pass();
+                // It has asked others for something, with what time it had.
+                let _ = onward.call(|_| ());
+                if exit == "panics" {
+                    resume_unwind(Box::new(exit));
+                }
+            };
+            let mut jobs_of_others = 1;
+            let job: JobHandle<()> = if exit == "is called from a job" {
+                let caller = bulkhead.clone();
+                jobs_of_others += 1;
+                next.submit(move |_| drop(caller.call(first))).unwrap()
+            } else {
+                bulkhead.submit_until(Deadline::at(clock.now() + second), first).unwrap()
+            };
+            gate.wait_for(1);
+            // The next is queued already: it starts as soon as the first has ended.
+            let (onward, held_gate) = (next.clone(), Gate::new());
+            let others = held_gate.clone();
+            let after = bulkhead.submit(move |ctx| {
+                let own = (ctx.deadline(), ctx.remaining(), ctx.is_cancelled());
+                let acted = Arc::new(AtomicUsize::new(0));
+                let count = Arc::clone(&acted);
+                drop(ctx.on_abort(move || {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }));
+                // What it asks of others has no limit from before, and is in no chain of waiting jobs:
+                // it may queue behind a job there.
+                let full = hold(&onward, &others, 1);
+                others.wait_for(1);
+                let queued = onward.submit(|inner| inner.deadline()).unwrap();
+                others.open();
+                let passed_on = queued.join().unwrap();
+                for job in full {
+                    job.join().unwrap();
+                }
+                let called = onward.call(|inner| inner.deadline()).unwrap();
+                (own, acted.load(Ordering::SeqCst), passed_on, called, TENANT.get())
+            });
+            match exit {
+                "is late" => clock.advance(second),
+                "is cancelled" => assert!(!job.cancel()),
+                _ => {}
             }
-        };
-        let mut jobs_of_others = 1;
-        let job: JobHandle<()> = if exit == "is called from a job" {
-            let caller = bulkhead.clone();
-            jobs_of_others += 1;
-            next.submit(move |_| drop(caller.call(first))).unwrap()
-        } else {
-            bulkhead.submit_until(Deadline::at(clock.now() + second), first).unwrap()
-        };
-        gate.wait_for(1);
-        // The next is queued already: it starts as soon as the first has ended.
-        let (onward, held_gate) = (next.clone(), Gate::new());
-        let others = held_gate.clone();
-        let after = bulkhead.submit(move |ctx| {
-            let own = (ctx.deadline(), ctx.remaining(), ctx.is_cancelled());
-            let acted = Arc::new(AtomicUsize::new(0));
-            let count = Arc::clone(&acted);
-            drop(ctx.on_abort(move || {
-                count.fetch_add(1, Ordering::SeqCst);
-            }));
-            // What it asks of others has no limit from before, and is in no chain of waiting jobs:
-            // it may queue behind a job there.
-            let full = hold(&onward, &others, 1);
-            others.wait_for(1);
-            let queued = onward.submit(|inner| inner.deadline()).unwrap();
-            others.open();
-            let passed_on = queued.join().unwrap();
-            for job in full {
-                job.join().unwrap();
-            }
-            let called = onward.call(|inner| inner.deadline()).unwrap();
-            (own, acted.load(Ordering::SeqCst), passed_on, called, TENANT.get())
-        });
-        match exit {
-            "is late" => clock.advance(second),
-            "is cancelled" => assert!(!job.cancel()),
-            _ => {}
+            gate.open();
+            let answer = within("the first", move || job.join());
+            assert_eq!(answer.is_err(), ["panics", "is late"].contains(&exit), "{exit}");
+            let seen = within("the next", move || after.unwrap().join().unwrap());
+            let never = Deadline::never();
+            assert_eq!(seen, ((never, None, false), 0, never, never, "nobody"), "{exit}");
+            // The first, its inner call, the next, and its three: the hook ran for each.
+            let expected = ended + 4 + jobs_of_others;
+            eventually("every end was told", || clears.0.load(Ordering::SeqCst) >= expected);
+            let jobs = [&bulkhead, &next].map(|one| one.snapshot().totals.ended());
+            let jobs = usize::try_from(jobs.iter().sum::<u64>()).unwrap();
+            eventually("as often as jobs ended", || clears.0.load(Ordering::SeqCst) == jobs);
         }
-        gate.open();
-        let answer = within("the first", move || job.join());
-        assert_eq!(answer.is_err(), ["panics", "is late"].contains(&exit), "{exit}");
-        let seen = within("the next", move || after.unwrap().join().unwrap());
-        let never = Deadline::never();
-        assert_eq!(seen, ((never, None, false), 0, never, never, "nobody"), "{exit}");
-        // The first, its inner call, the next, and its three: the hook ran for each.
-        let expected = ended + 4 + jobs_of_others;
-        eventually("every end was told", || clears.0.load(Ordering::SeqCst) >= expected);
-        let jobs = [&bulkhead, &next].map(|one| one.snapshot().totals.ended());
-        let jobs = usize::try_from(jobs.iter().sum::<u64>()).unwrap();
-        eventually("as often as jobs ended", || clears.0.load(Ordering::SeqCst) == jobs);
-    }
+    });
 }
 
 #[test]
 fn c105_a_foreign_thread_has_no_job_s_limit() {
-    // Not even one that has just waited for a job, or run a hook.
-    let runtime = Runtime::builder()
-        .bulkhead(Bulkhead::builder("c105").threads(1).no_deadline())
-        .build()
-        .unwrap();
-    let bulkhead = runtime.bulkhead("c105").unwrap();
-    let _ = bulkhead.call_until(Deadline::after(Duration::from_secs(60)), |_| ());
-    assert_eq!(bulkhead.call(|ctx| ctx.deadline()).unwrap(), Deadline::never());
-    let job = bulkhead.submit_until(Deadline::after(Duration::from_secs(60)), |_| ()).unwrap();
-    job.join().unwrap();
-    assert_eq!(bulkhead.submit(|ctx| ctx.deadline()).unwrap().join().unwrap(), Deadline::never());
+    within("c105_a_foreign_thread_has_no_job_s_limit", || {
+        // Not even one that has just waited for a job, or run a hook.
+        let runtime = Runtime::builder()
+            .bulkhead(Bulkhead::builder("c105").threads(1).no_deadline())
+            .build()
+            .unwrap();
+        let bulkhead = runtime.bulkhead("c105").unwrap();
+        let _ = bulkhead.call_until(Deadline::after(Duration::from_secs(60)), |_| ());
+        assert_eq!(bulkhead.call(|ctx| ctx.deadline()).unwrap(), Deadline::never());
+        let job = bulkhead.submit_until(Deadline::after(Duration::from_secs(60)), |_| ()).unwrap();
+        job.join().unwrap();
+        assert_eq!(
+            bulkhead.submit(|ctx| ctx.deadline()).unwrap().join().unwrap(),
+            Deadline::never()
+        );
+    });
 }
 
 /// Runs `job` of each number in a child process and looks at its memory: after a tenth, and after
