@@ -154,10 +154,13 @@ fn c43_a_limit_met_half_way_leaves_nothing_behind_and_a_retry_works() {
         // Half of the limit is taken by the first, so that the second starts some and not all.
         let (first, _) = build(Bulkhead::builder("c43a").threads(20));
         let before = threads_named("");
+        let started = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let second = || {
-            Runtime::builder()
-                .bulkhead(Bulkhead::builder("c43b").threads(2))
-                .bulkhead(Bulkhead::builder("c43c").threads(20))
+            let hook = std::sync::Arc::clone(&started);
+            let counted = Bulkhead::builder("c43b").threads(2).on_thread_start(move |_| {
+                hook.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            });
+            Runtime::builder().bulkhead(counted).bulkhead(Bulkhead::builder("c43c").threads(20))
         };
         for _ in 0..20 {
             let error = second().build().unwrap_err();
@@ -169,6 +172,7 @@ fn c43_a_limit_met_half_way_leaves_nothing_behind_and_a_retry_works() {
             // The system shows a joined thread for a moment more.
             eventually("those that were started are gone", || threads_named("") == before);
         }
+        assert_eq!(started.load(std::sync::atomic::Ordering::SeqCst), 0, "no user code has run");
         assert!(first.shutdown(Duration::MAX).unwrap().is_clean());
         let runtime = second().build().unwrap();
         capacity_is(&runtime.bulkhead("c43c").unwrap(), 20);

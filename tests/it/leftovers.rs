@@ -88,7 +88,10 @@ fn c105_no_job_sees_what_the_one_before_it_was() {
                 (own, acted.load(Ordering::SeqCst), passed_on, called, TENANT.get())
             });
             match exit {
-                "is late" => clock.advance(second),
+                "is late" => {
+                    clock.advance(second);
+                    eventually("its caller is told", || job.is_finished());
+                }
                 "is cancelled" => assert!(!job.cancel()),
                 _ => {}
             }
@@ -125,6 +128,38 @@ fn c105_a_foreign_thread_has_no_job_s_limit() {
             bulkhead.submit(|ctx| ctx.deadline()).unwrap().join().unwrap(),
             Deadline::never()
         );
+    });
+}
+
+#[test]
+fn c105_a_job_that_nobody_waits_for_any_more_may_queue_where_it_was_waited_for() {
+    within("a job let go of", || {
+        let runtime = Runtime::builder()
+            .bulkhead(Bulkhead::builder("c105").threads(1).queue(1))
+            .bulkhead(Bulkhead::builder("c105-next").threads(1))
+            .build()
+            .unwrap();
+        let bulkhead = runtime.bulkhead("c105").unwrap();
+        let next = runtime.bulkhead("c105-next").unwrap();
+        let gate = Gate::new();
+        let (back, inner) = (bulkhead.clone(), gate.clone());
+        let left = bulkhead.submit(move |_| {
+            let job = next.submit(move |_| {
+                inner.pass();
+                back.call(|_| 5)
+            });
+            // It waits for a moment, and then no longer.
+            job.unwrap().join_timeout(Duration::from_millis(1)).map(|_| ()).unwrap_err()
+        });
+        let left = left.unwrap().join().unwrap();
+        let full = Gate::new();
+        let held = hold(&bulkhead, &full, 1);
+        full.wait_for(1);
+        gate.open();
+        eventually("it queues behind a stranger", || bulkhead.snapshot().queued == 1);
+        full.open();
+        assert_eq!(left.join().unwrap().unwrap(), 5);
+        held.into_iter().for_each(|job| job.join().unwrap());
     });
 }
 
