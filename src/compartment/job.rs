@@ -57,8 +57,9 @@ pub(crate) trait Job: Send + Sync {
     fn grant(&self);
     /// Tells a caller at the door that it is sent away.
     fn refuse(&self, why: Rejection);
-    /// Tells the caller of a running job that its time has passed.
-    fn time_out(&self, why: TimedOut);
+    /// Tells the caller of a running job that its time has passed. Says whether that was news: an
+    /// answer may have been on its way.
+    fn time_out(&self, why: TimedOut) -> bool;
 }
 
 impl std::fmt::Debug for dyn Job {
@@ -196,11 +197,13 @@ where
         }
     }
 
-    fn time_out(&self, why: TimedOut) {
+    fn time_out(&self, why: TimedOut) -> bool {
         self.header.left.raise();
-        if self.slot.finish(Err(CallError::TimedOut(why))).is_none() {
+        let told = self.slot.finish(Err(CallError::TimedOut(why))).is_none();
+        if told {
             self.route.deliver(&self.slot);
         }
+        told
     }
 }
 

@@ -124,6 +124,11 @@ impl<J: Clone> State<J> {
         self.totals.call_limit_running += 1;
     }
 
+    /// So many callers of overdue jobs got their answers at the last moment after all.
+    pub(crate) fn uncount_call_limits(&mut self, answered: u64) {
+        self.totals.call_limit_running -= answered;
+    }
+
     /// Lets nobody in any more. Waiting callers are sent away; accepted jobs still run.
     pub(crate) fn drain(&mut self, out: &mut Outbox<J>) {
         self.phase = Phase::Draining;
