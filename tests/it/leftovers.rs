@@ -159,7 +159,9 @@ fn c105_a_job_that_nobody_waits_for_any_more_may_queue_where_it_was_waited_for()
         eventually("it queues behind a stranger", || bulkhead.snapshot().queued == 1);
         full.open();
         assert_eq!(left.join().unwrap().unwrap(), 5);
-        held.into_iter().for_each(|job| job.join().unwrap());
+        for job in held {
+            job.join().unwrap();
+        }
     });
 }
 
