@@ -1,6 +1,6 @@
 //! One allocation for a job, none for a refusal. In a binary of its own, since every allocation of the
 //! process is counted.
-#![cfg(not(watertight_loom))]
+#![cfg(not(any(watertight_loom, watertight_shuttle)))]
 
 use std::alloc::System;
 use std::sync::mpsc;

@@ -191,6 +191,12 @@ impl<K: Send, T: Send> Route<T> for ToBatch<K, T> {
         self.shared.abandoned.is_up()
     }
 
+    fn recall(&self) {
+        let onward = self.onward.lock().take();
+        // Contained, so that the closure gets back to the caller and the count stays true.
+        drop_contained(onward);
+    }
+
     fn deliver(&self, slot: &Slot<T>) {
         let onward = self.onward.lock().take();
         let Some(answer) = slot.take() else {

@@ -33,9 +33,12 @@ pub(crate) enum CoreRequest {
     Any(usize),
 }
 
-/// The most threads, places and waiting callers that one bulkhead may have: two orders of magnitude
+/// The most places and waiting callers that one bulkhead may have: two orders of magnitude
 /// beyond what has been measured to be useful, and small enough that no sum overflows.
 const MOST: usize = 1 << 30;
+
+/// The most threads: what Linux can have in all. Something is kept for each, started or not.
+const MOST_THREADS: usize = 1 << 22;
 
 /// A description that has been checked.
 pub(crate) struct Settings {
@@ -187,11 +190,13 @@ impl BulkheadBuilder {
             RejectionPolicy::Wait { submitters, .. } => submitters,
             _ => 0,
         };
-        for (setting, value) in
-            [("threads", self.threads), ("queue", queue), ("submitters", submitters)]
-        {
-            if value > MOST {
-                return Err(wrong(setting, format!("is {value}; at most {MOST} is allowed")));
+        for (setting, value, most) in [
+            ("threads", self.threads, MOST_THREADS),
+            ("queue", queue, MOST),
+            ("submitters", submitters, MOST),
+        ] {
+            if value > most {
+                return Err(wrong(setting, format!("is {value}; at most {most} is allowed")));
             }
         }
         match self.policy {

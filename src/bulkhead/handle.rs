@@ -4,13 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Bulkhead;
 use crate::compartment::{Answer, Pending, Withdrawn, Woken, here};
 use crate::error::{CallError, Rejection};
 use crate::sync::Arc;
-use crate::time::Deadline;
+use crate::time::{Clock, Deadline, MonotonicClock};
 
 /// The caller's end of a job that has been accepted.
 ///
@@ -76,18 +76,32 @@ impl<T> JobHandle<T> {
         if in_ring {
             self.bulkhead.compartment.break_ring(self.seq);
         }
-        let until = until.earlier(here::deadline()).instant();
+        let until = until.earlier(here::deadline());
         loop {
-            match job.slot().wait(until) {
+            match job.slot().wait(self.look_again(until)) {
                 Woken::Answer(answer) => {
                     self.job = None;
                     return Ok(answer);
                 }
-                Woken::TimedOut => return Err(self),
-                // News from the door, which this job has passed.
-                Woken::Granted | Woken::Refused(_) => {}
+                Woken::TimedOut if self.has_come(until) => return Err(self),
+                // Too early, or news from the door, which this job has passed.
+                Woken::TimedOut | Woken::Granted | Woken::Refused(_) => {}
             }
         }
+    }
+
+    /// Until when a thread can sleep that waits until `until`. Nobody wakes it when a clock is moved
+    /// by hand, as in tests: there it looks now and then.
+    fn look_again(&self, until: Deadline) -> Option<Instant> {
+        let at = until.instant()?;
+        let keeps_time = self.bulkhead.compartment.callers_keep_time();
+        Some(if keeps_time { at } else { MonotonicClock.now() + Duration::from_millis(1) })
+    }
+
+    /// Whether `until` has come, for a thread that has slept as long as it could.
+    fn has_come(&self, until: Deadline) -> bool {
+        let compartment = &self.bulkhead.compartment;
+        compartment.callers_keep_time() || until.is_past(compartment.now())
     }
 
     /// Whether the job has ended, so that joining returns at once.

@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub arrivals: u64,
     /// What has happened since the bulkhead was built.
     pub totals: Totals,
-    /// Panics in hooks of the observer and of threads, caught.
+    /// Panics in hooks of the observer, of threads and of aborted jobs, and in the clock, caught.
     pub hook_panics: u64,
     /// Panics in destructors of closures that were never started, caught.
     pub drop_panics: u64,

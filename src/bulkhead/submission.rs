@@ -99,14 +99,17 @@ impl Bulkhead {
         let patience = deadline.earlier(here::deadline());
         let may_wait = manner == Manner::MayWait;
         let offered = Arc::clone(&cell) as Arc<dyn Job>;
-        match self.compartment.offer(offered, patience, false, may_wait) {
-            Admission::Refused(_, why) => Err(self.turn_away(&cell, why)),
-            Admission::Accepted(seq) => Ok((cell, seq)),
+        let rejected = match self.compartment.offer(offered, patience, false, may_wait) {
+            Admission::Accepted(seq) => return Ok((cell, seq)),
+            Admission::Refused(_, why) => self.turn_away(&cell, why),
             Admission::Waiting(seq) => match self.wait_at_door(&cell, seq) {
-                Some(why) => Err(self.give_back(&cell, why)),
-                None => Ok((cell, seq)),
+                None => return Ok((cell, seq)),
+                Some(why) => self.give_back(&cell, why),
             },
-        }
+        };
+        // Whoever sent it away may hold the cell a little longer; nothing of the user's is left in it.
+        cell.recall();
+        Err(rejected)
     }
 
     /// Waits for a place; a reason says that there is none.

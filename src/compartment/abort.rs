@@ -17,6 +17,8 @@ struct Orders {
     /// It is to stop: what is registered from now on acts at once.
     given: bool,
     hooks: Vec<Arc<Hook>>,
+    /// Hooks that came after that, acted on the job's own thread, and panicked.
+    late_panics: u64,
 }
 
 struct Hook {
@@ -43,7 +45,18 @@ impl Abort {
             std::mem::take(&mut orders.hooks)
         };
         // LOCK: free, since the hooks are user code.
-        hooks.iter().map(|hook| u64::from(hook.fire())).sum()
+        let act = |hook: Arc<Hook>| {
+            let panicked = hook.fire();
+            // The job may have taken it back meanwhile: then what it captured goes here.
+            drop_contained(hook);
+            u64::from(panicked)
+        };
+        hooks.into_iter().map(act).sum()
+    }
+
+    /// How many hooks have panicked that nobody has counted.
+    pub(super) fn take_late_panics(&self) -> u64 {
+        std::mem::take(&mut self.0.lock().late_panics)
     }
 
     pub(super) fn on_abort(&self, act: Box<dyn Fn() + Send + Sync>) -> AbortGuard<'_> {
@@ -52,7 +65,9 @@ impl Abort {
         if orders.given {
             // LOCK: free, the hook is user code.
             drop(orders);
-            hook.fire();
+            if hook.fire() {
+                self.0.lock().late_panics += 1;
+            }
         } else {
             orders.hooks.push(Arc::clone(&hook));
         }

@@ -94,9 +94,15 @@ impl Compartment {
         for (job, why, waited) in &mail.ended {
             job.end_unstarted(self.not_started(*why, *waited));
         }
+        let timed_out = || TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals));
+        let answered = mail.overdue.iter().filter(|job| !job.time_out(timed_out())).count();
+        if answered > 0 {
+            self.locked.lock().state.uncount_call_limits(answered as u64);
+        }
+        // Only now, with every caller told: the hooks are user code, and a job that one of them frees
+        // must find that its caller has left.
         for job in &mail.overdue {
             self.abort(job.header());
-            job.time_out(TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals)));
         }
     }
 

@@ -57,8 +57,9 @@ pub(crate) trait Job: Send + Sync {
     fn grant(&self);
     /// Tells a caller at the door that it is sent away.
     fn refuse(&self, why: Rejection);
-    /// Tells the caller of a running job that its time has passed.
-    fn time_out(&self, why: TimedOut);
+    /// Tells the caller of a running job that its time has passed. Says whether that was news: an
+    /// answer may have been on its way.
+    fn time_out(&self, why: TimedOut) -> bool;
 }
 
 impl std::fmt::Debug for dyn Job {
@@ -73,6 +74,8 @@ pub(crate) trait Route<T>: Send + Sync {
     fn is_abandoned(&self) -> bool;
     /// The answer is in the slot.
     fn deliver(&self, slot: &Slot<T>);
+    /// There will be no answer. What the caller gave along goes now, on its own thread.
+    fn recall(&self) {}
 }
 
 /// The caller comes for it: a blocked thread, a handle, a future.
@@ -124,6 +127,11 @@ impl<F, T, R> JobCell<F, T, R>
 where
     R: Route<T>,
 {
+    /// The caller takes note that its job was refused.
+    pub(crate) fn recall(&self) {
+        self.route.recall();
+    }
+
     fn settle(&self, answer: Answer<T>) {
         let unwanted =
             if self.route.is_abandoned() { Some(answer) } else { self.slot.settle(answer) };
@@ -189,11 +197,13 @@ where
         }
     }
 
-    fn time_out(&self, why: TimedOut) {
+    fn time_out(&self, why: TimedOut) -> bool {
         self.header.left.raise();
-        if self.slot.finish(Err(CallError::TimedOut(why))).is_none() {
+        let told = self.slot.finish(Err(CallError::TimedOut(why))).is_none();
+        if told {
             self.route.deliver(&self.slot);
         }
+        told
     }
 }
 

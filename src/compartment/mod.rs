@@ -57,7 +57,7 @@ pub(crate) use self::worker::{Hooks, ThreadHook};
 use crate::error::{NotStarted, Rejection};
 use crate::event::{AcceptedEvent, Observer, RejectedEvent};
 use crate::sync::{Arc, AtomicU64, Condvar, Flag, Mutex, Ordering, Stripes, Tally, next_id};
-use crate::time::{Clock, Deadline};
+use crate::time::{Clock, Deadline, MonotonicClock};
 use crate::vitals::Vitals;
 
 /// What a compartment is made of.
@@ -180,8 +180,15 @@ impl Compartment {
         format!("wt-{}-{letter}", self.label)
     }
 
+    /// The present instant by the user's clock. A clock that panics is counted as a hook that does,
+    /// and its last reading stands in for the missing one: so no thread, no slot and no answer is
+    /// lost with it.
+    ///
+    /// LOCK: free, since the clock is user code.
     pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
+        let mut now = None;
+        self.contain_hook(|| now = Some(self.clock.now()));
+        now.or_else(|| self.locked.lock().state.latest()).unwrap_or_else(|| MonotonicClock.now())
     }
 
     /// Says that limits are checked when the clock is moved, and not by waiting.

@@ -114,6 +114,7 @@ impl Compartment {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
+        self.hook_panics.add(job.header().abort.take_late_panics());
 
         // FINISHING
         let now = self.now();

@@ -13,7 +13,7 @@ pub struct Plan {
     pub allowed_cores: Option<Vec<usize>>,
     /// The container's CPU quota, in cores; `None` without one.
     pub cpu_quota: Option<f64>,
-    /// How many threads the system lets the process start; `None` without a limit, or for root.
+    /// How many threads the system lets the process start; `None` where it does not say.
     pub thread_limit: Option<u64>,
     /// All threads of the runtime, timekeepers included.
     pub threads: usize,

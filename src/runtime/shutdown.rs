@@ -85,7 +85,10 @@ impl fmt::Display for ShutdownReport {
             )?;
         }
         for HelperThread { bulkhead, thread } in &self.helpers {
-            write!(f, "\n  {thread} of bulkhead `{bulkhead}`: connecting, closing or resolving a name")?;
+            write!(
+                f,
+                "\n  {thread} of bulkhead `{bulkhead}`: connecting, closing or resolving a name"
+            )?;
         }
         Ok(())
     }

@@ -19,10 +19,10 @@ impl SystemLimits {
             let used = cgroup_file("pids", "pids.current")?.trim().parse().unwrap_or(0);
             Some((max.saturating_sub(used), "pids.max"))
         });
-        let threads = match (nproc, pids) {
-            (Some(one), Some(other)) => Some(if one.0 <= other.0 { one } else { other }),
-            (one, other) => one.or(other),
-        };
+        // These two are the whole system's, and hold for root too.
+        let all = kernel_limit("threads-max").map(|limit| (limit, "kernel.threads-max"));
+        let ids = kernel_limit("pid_max").map(|limit| (limit, "kernel.pid_max"));
+        let threads = [nproc, pids, all, ids].into_iter().flatten().min_by_key(|(limit, _)| *limit);
         Self { threads, cpu_quota: cpu_quota() }
     }
 }
@@ -38,6 +38,10 @@ fn process_limit() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max processes"))?;
     line["Max processes".len()..].split_whitespace().next()?.parse().ok()
+}
+
+fn kernel_limit(name: &str) -> Option<u64> {
+    fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
 }
 
 fn effective_user() -> Option<u32> {

@@ -87,7 +87,10 @@ impl Drop for AtExit {
         if let Some(gone) = self.0.take() {
             // A panic in a thread-local destructor aborts the process. What goes here may hold the
             // last reference to a user's hook, whose destructor is not ours.
-            let _ = catch_unwind(AssertUnwindSafe(gone));
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(gone)) {
+                // Its destructor is not ours either.
+                std::mem::forget(payload);
+            }
         }
     }
 }

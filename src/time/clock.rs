@@ -8,6 +8,7 @@ use crate::sync::{Mutex, Weak};
 /// The source of "now" for a runtime.
 ///
 /// It must be monotonic and must not block. Reading it never happens under a lock of the runtime.
+/// Should it panic, the runtime counts that with the panics of hooks, and its last reading stands in.
 pub trait Clock: Send + Sync + 'static {
     /// The present instant; never earlier than one returned before.
     fn now(&self) -> Instant;

@@ -1,14 +1,19 @@
 //! What users may hold the crate to: one binary, one module for each group of promises.
-#![cfg(not(watertight_loom))]
+#![cfg(not(any(watertight_loom, watertight_shuttle)))]
 // The path that the lint proposes does not compile: it would be for one lifetime only.
 #![allow(clippy::redundant_closure_for_method_calls)]
 
 mod aborting;
 mod asynchronous;
+mod building;
 mod cases;
+mod ending;
+mod exiting;
 mod fairness;
+mod hostile;
 #[cfg(feature = "http")]
 mod http;
+mod leftovers;
 mod observing;
 #[cfg(feature = "r2d2")]
 mod pooled;
@@ -19,3 +24,4 @@ mod promises;
 mod server;
 mod smoke;
 mod support;
+mod turns;

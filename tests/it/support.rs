@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
+
+use watertight::{Bulkhead, BulkheadBuilder, JobHandle, Runtime};
 
 /// How long a test waits for what must happen before it calls it a hang. Only a failing test waits.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
@@ -99,4 +102,88 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+pub(crate) fn build(bulkhead: BulkheadBuilder) -> (Runtime, Bulkhead) {
+    let runtime = Runtime::builder().bulkhead(bulkhead).build().unwrap();
+    let handle = runtime.bulkheads().next().unwrap().clone();
+    (runtime, handle)
+}
+
+/// Fills the threads with jobs that wait at the gate.
+pub(crate) fn hold(bulkhead: &Bulkhead, gate: &Gate, jobs: usize) -> Vec<JobHandle<()>> {
+    (0..jobs)
+        .map(|_| {
+            let gate = gate.clone();
+            bulkhead.submit(move |_| gate.pass()).unwrap()
+        })
+        .collect()
+}
+
+/// Exactly `threads` jobs start together: no slot has been lost, and none made up.
+pub(crate) fn capacity_is(bulkhead: &Bulkhead, threads: usize) {
+    eventually("at rest", || {
+        let now = bulkhead.snapshot();
+        (now.running, now.queued, now.waiting) == (0, 0, 0)
+    });
+    let gate = Gate::new();
+    let held = hold(bulkhead, &gate, threads);
+    gate.wait_for(threads);
+    assert_eq!(bulkhead.snapshot().running, threads);
+    gate.open();
+    for job in held {
+        job.join().unwrap();
+    }
+    let rest = bulkhead.snapshot();
+    assert_eq!(rest.arrivals, rest.totals.accepted + rest.rejected_in_all(), "{rest}");
+    assert_eq!(rest.totals.accepted, rest.totals.ended(), "{rest}");
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn threads_named(prefix: &str) -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with(prefix))
+        .count()
+}
+
+/// Names the part that a child process plays; without it a test is the parent.
+const PART: &str = "WATERTIGHT_TEST_PART";
+
+/// The part that this process plays, if another test started it.
+pub(crate) fn part() -> Option<String> {
+    std::env::var(PART).ok()
+}
+
+/// This test binary as a command that runs `test` alone, in the given part. The test asks for
+/// [`part`] first and plays it.
+pub(crate) fn child(test: &str, part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, part);
+    command
+}
+
+/// Waits until the process has ended, or ends it and fails.
+pub(crate) fn ends(what: &str, mut command: Command) -> Output {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > WATCHDOG {
+            child.kill().unwrap();
+            let said = child.wait_with_output().unwrap();
+            panic!("{what}: the process has not ended after {WATCHDOG:?}: {said:?}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// The memory of this process that is really there, in bytes.
+#[cfg(target_os = "linux")]
+pub(crate) fn memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1_024
 }

@@ -10,7 +10,7 @@
 //! A bug that no model notices fails the run; so does one that no longer applies, and one that a
 //! model which the table names does not notice any more. Under plain `cargo test` only what is quick
 //! is checked: that every bug still applies, and that the table in the docs is this one.
-#![cfg(not(watertight_loom))]
+#![cfg(not(any(watertight_loom, watertight_shuttle)))]
 
 mod scratch;
 mod table;

@@ -77,6 +77,7 @@ impl<J: Clone> State<J> {
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox<J>) {
+        self.latest = self.latest.max(Some(now));
         let mut freed = false;
         // Waiting callers go first of all: a place freed by this very sweep must not go to one whose
         // time has passed. So nothing is handed on before the last limit has been acted on.
@@ -121,6 +122,11 @@ impl<J: Clone> State<J> {
     /// The caller of a running job has left at its deadline, by itself.
     pub(crate) fn count_call_limit(&mut self) {
         self.totals.call_limit_running += 1;
+    }
+
+    /// So many callers of overdue jobs got their answers at the last moment after all.
+    pub(crate) fn uncount_call_limits(&mut self, answered: u64) {
+        self.totals.call_limit_running -= answered;
     }
 
     /// Lets nobody in any more. Waiting callers are sent away; accepted jobs still run.

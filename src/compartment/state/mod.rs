@@ -68,6 +68,8 @@ pub(crate) struct State<J> {
     searching: usize,
     sleeping: usize,
     full_since: Option<Instant>,
+    /// The latest `now` that limits were checked against.
+    latest: Option<Instant>,
     totals: Totals,
 }
 
@@ -124,6 +126,7 @@ impl<J: Clone> State<J> {
             searching: 0,
             sleeping: 0,
             full_since: None,
+            latest: None,
             totals: Totals::default(),
         }
     }
@@ -215,6 +218,11 @@ impl<J: Clone> State<J> {
     pub(crate) fn timekeeper_sleeps(&mut self) -> Option<Instant> {
         self.timekeeper_until = self.alarms.next_uncovered();
         self.timekeeper_until
+    }
+
+    /// The latest instant that this has been told of.
+    pub(crate) fn latest(&self) -> Option<Instant> {
+        self.latest
     }
 
     fn is_full(&self) -> bool {
