@@ -13,6 +13,9 @@ use crate::error::Rejection;
 /// to a thread of your own. A panic in a hook is caught and counted
 /// ([`Snapshot::hook_panics`](crate::Snapshot)).
 ///
+/// A hook must not wait for a job of the bulkhead on whose thread it runs: with every other thread
+/// taken, that job would need the very thread that waits. Submitting without waiting is fine.
+///
 /// `on_finished` runs after the caller has its answer and before the worker takes another job, on
 /// every way out: it is the place to clear thread-locals of your own.
 pub trait Observer: Send + Sync + 'static {

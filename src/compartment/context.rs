@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::abort::AbortGuard;
+use super::here;
 use super::job::Header;
+use crate::error::Rejected;
 use crate::sync::Arc;
-use crate::time::{Clock, Deadline};
+use crate::time::{Clock, Deadline, MonotonicClock};
 use crate::vitals::Vitals;
 
 /// Given to a job's closure: how much time is left, whether it should stop, and where it runs.
@@ -107,6 +109,43 @@ impl<'a> Context<'a> {
     #[must_use]
     pub const fn worker(&self) -> usize {
         self.worker
+    }
+}
+
+impl<F> Rejected<F> {
+    /// Runs the refused closure on this thread, now, and returns its value.
+    ///
+    /// It is outside of the bulkhead: counted nowhere, bounded by nothing, and it takes this thread for
+    /// as long as it likes. Its context has no deadline, or within a job that job's;
+    /// [`worker`](Context::worker) is the number of the bulkhead's threads, which none of them has.
+    ///
+    /// ```
+    /// use watertight::{Bulkhead, Runtime};
+    ///
+    /// let runtime = Runtime::builder().bulkhead(Bulkhead::builder("audit").threads(1)).build()?;
+    /// let audit = runtime.bulkhead("audit")?;
+    /// # runtime.shutdown(std::time::Duration::ZERO)?;
+    ///
+    /// let written = match audit.submit(|_| "written") {
+    ///     Ok(handle) => handle.join()?,
+    ///     Err(refused) => refused.run_here(),
+    /// };
+    /// assert_eq!(written, "written");
+    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the closure does.
+    pub fn run_here<T>(self) -> T
+    where
+        F: FnOnce(&Context<'_>) -> T,
+    {
+        let about = Arc::clone(self.vitals());
+        // It belongs to no compartment: nobody can withdraw it, wait for it, or abort it.
+        let header = Header::new(0, here::deadline());
+        let job = self.into_job();
+        job(&Context::new(&header, &about, &MonotonicClock, about.threads))
     }
 }
 

@@ -83,8 +83,9 @@ impl fmt::Display for Rejection {
 
 /// A submission was refused at the door. The closure is inside, unstarted and unharmed.
 ///
-/// Take it back with [`into_job`](Rejected::into_job) to run it elsewhere, later, or on the caller's
-/// own thread; that last is a choice that the caller makes visibly, which is why no policy makes it.
+/// Take it back with [`into_job`](Rejected::into_job) to run it elsewhere or later; or run it on the
+/// caller's own thread with [`run_here`](Rejected::run_here), which is a choice that the caller makes
+/// visibly, so no policy makes it.
 #[must_use = "the refused closure is inside"]
 pub struct Rejected<F = ()> {
     reason: Rejection,
@@ -135,6 +136,10 @@ impl<F> Rejected<F> {
         const UNKNOWN: Duration = Duration::from_secs(1);
         let ahead = self.depth.saturating_add(1);
         self.about.time_for(ahead).unwrap_or(UNKNOWN).max(Duration::from_millis(1))
+    }
+
+    pub(crate) const fn vitals(&self) -> &Arc<Vitals> {
+        &self.about
     }
 
     /// The closure, for the caller to do with as it sees fit.

@@ -280,6 +280,22 @@ fn dropping_a_handle_detaches_its_job() {
     within("the job", move || runs.recv().unwrap());
 }
 
+#[test]
+fn a_refused_closure_runs_on_its_caller_s_own_thread_if_the_caller_says_so() {
+    let (_runtime, bulkhead, clock) = build(Bulkhead::builder("here").threads(1).queue(0));
+    let gate = Gate::new();
+    let held = hold(&bulkhead, &gate);
+    let me = thread::current().id();
+    let refused = bulkhead.submit(move |ctx| {
+        (thread::current().id() == me, ctx.remaining(), ctx.worker(), ctx.is_cancelled())
+    });
+    assert_eq!(refused.unwrap_err().run_here(), (true, None, 1, false));
+    assert_eq!(bulkhead.snapshot().totals.returned, 0, "it was none of the bulkhead's jobs");
+    drop(clock);
+    gate.open();
+    held.join().unwrap();
+}
+
 // ----- the end of a runtime -----
 
 #[test]

@@ -154,8 +154,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "cancelling tells the caller before it has taken the job out",
         &[edit(
             HANDLE,
-            "        let compartment = &self.bulkhead.compartment;\n",
-            "        let compartment = &self.bulkhead.compartment;\n        let _ = self.job().slot().finish(Err(self.bulkhead.timed_out()));\n",
+            "        let compartment = &self.bulkhead.compartment;\n        let unstarted =",
+            "        let compartment = &self.bulkhead.compartment;\n        let _ = self.job().slot().finish(Err(self.bulkhead.timed_out()));\n        let unstarted =",
         )],
         &["work::a_cancelled_job_does_not_run_and_a_running_one_is_not_cancelled"],
     ),
