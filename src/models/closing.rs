@@ -74,7 +74,7 @@ fn the_timekeeper_leaves_with_the_last_job() {
 /// Must catch: a `Drop` of the runtime that does not close it, so that its threads wait for ever.
 #[test]
 fn dropping_the_runtime_ends_its_threads() {
-    explore_shallow(1000, Time::Never, || {
+    explore_shallow(3000, Time::Never, || {
         let runtime = Runtime::builder().bulkhead(Bulkhead::builder("model").threads(1)).build();
         drop(runtime.expect("it is a plain description"));
     });
