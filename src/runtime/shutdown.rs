@@ -49,8 +49,8 @@ pub struct StuckThread {
     pub age: Duration,
 }
 
-/// A thread that connects, closes connections or resolves names for a bulkhead, and was still at it when a shutdown's
-/// time was up.
+/// A thread that connects, closes connections or resolves names for a bulkhead, and was still at it
+/// when a shutdown's time was up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HelperThread {
@@ -85,7 +85,10 @@ impl fmt::Display for ShutdownReport {
             )?;
         }
         for HelperThread { bulkhead, thread } in &self.helpers {
-            write!(f, "\n  {thread} of bulkhead `{bulkhead}`: connecting, closing or resolving a name")?;
+            write!(
+                f,
+                "\n  {thread} of bulkhead `{bulkhead}`: connecting, closing or resolving a name"
+            )?;
         }
         Ok(())
     }

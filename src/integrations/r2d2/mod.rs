@@ -1,4 +1,4 @@
-//! Bulkheads whose jobs receive a connection, from any [r2d2](::r2d2) manager. Feature `r2d2`.
+//! Bulkheads whose jobs receive a connection, from any [r2d2](https://docs.rs/r2d2/0.8) manager. Feature `r2d2`.
 //!
 //! A [`Pool`] gives a bulkhead connections of its own, as many as it has threads, so that a running
 //! job never waits for one behind another job. Managers for `SQLite`, `MySQL`, Redis and the rest work

@@ -73,7 +73,7 @@ where
     ///
     /// It has the bulkhead's [`call_limit`](crate::BulkheadBuilder::call_limit), the wait for a
     /// connection included. What becomes of the connection depends on how the job ends; see the
-    /// [module](self#what-goes-back-to-the-pool).
+    /// [module](crate::r2d2#what-goes-back-to-the-pool).
     ///
     /// # Errors
     ///
