@@ -49,8 +49,8 @@ pub struct StuckThread {
     pub age: Duration,
 }
 
-/// A thread that connects, closes connections or resolves names for a bulkhead, and was still at it when a shutdown's
-/// time was up.
+/// A thread that connects, closes connections or resolves names for a bulkhead, and was still at it
+/// when a shutdown's time was up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HelperThread {

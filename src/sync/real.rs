@@ -114,7 +114,7 @@ pub(crate) fn spawn(
 
 /// Has a thread that others start say when it is over: what is returned is to be the first thing
 /// that it runs, and `gone` will be the last. Dropped unrun, it runs `gone` at once.
-#[cfg(feature = "r2d2")]
+#[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub(crate) fn when_thread_ends(
     gone: impl FnOnce() + Send + 'static,
 ) -> impl FnOnce() + Send + 'static {

@@ -70,8 +70,8 @@ pub struct PoolStatus {
     pub opened: u64,
     /// How many attempts to connect have failed.
     pub failed: u64,
-    /// How many connections were not taken back from a job: after a panic, a cancel or a passed
-    /// deadline, or because they were broken.
+    /// How many connections were given up: after a panic, a cancel or a passed deadline, because they
+    /// were broken or could not be cleaned, or because they did not pass their test.
     pub discarded: u64,
 }
 
