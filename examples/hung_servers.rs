@@ -12,7 +12,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use watertight::postgres::{Config, Database};
+use watertight::postgres::client::NoTls;
+use watertight::postgres::{Client, Config, Database, Error};
 use watertight::{Bulkhead, Deadline, Runtime, http};
 
 const LIMIT: Duration = Duration::from_millis(200);
@@ -197,32 +198,32 @@ fn plain_ureq(address: SocketAddr, limited: bool) -> Late {
     })
 }
 
-fn plain_config(address: SocketAddr) -> postgres::Config {
-    let mut config = postgres::Config::new();
+fn plain_config(address: SocketAddr) -> Config {
+    let mut config = Config::new();
     config.host("127.0.0.1").port(address.port()).user("nobody").connect_timeout(LIMIT);
     config.tcp_user_timeout(LIMIT);
     config
 }
 
 fn plain_postgres(address: SocketAddr) -> Late {
-    watch_thread(move || drop(plain_config(address).connect(postgres::NoTls)))
+    watch_thread(move || drop(plain_config(address).connect(NoTls)))
 }
 
 /// r2d2's caller is released by its own limit; the thread that connects for it is what is lost.
 fn pooled_postgres(address: SocketAddr) -> Late {
-    struct Manager(postgres::Config, mpsc::Sender<()>);
+    struct Manager(Config, mpsc::Sender<()>);
     impl r2d2::ManageConnection for Manager {
-        type Connection = postgres::Client;
-        type Error = postgres::Error;
-        fn connect(&self) -> Result<postgres::Client, postgres::Error> {
-            let client = self.0.connect(postgres::NoTls);
+        type Connection = Client;
+        type Error = Error;
+        fn connect(&self) -> Result<Client, Error> {
+            let client = self.0.connect(NoTls);
             let _ = self.1.send(());
             client
         }
-        fn is_valid(&self, client: &mut postgres::Client) -> Result<(), postgres::Error> {
+        fn is_valid(&self, client: &mut Client) -> Result<(), Error> {
             client.simple_query("").map(drop)
         }
-        fn has_broken(&self, client: &mut postgres::Client) -> bool {
+        fn has_broken(&self, client: &mut Client) -> bool {
             client.is_closed()
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use watertight::postgres::client::NoTls;
 use watertight::postgres::{Config, Database, Error, Fault, Transaction};
 use watertight::r2d2::ConnectionErrorKind;
 use watertight::{Bulkhead, CallError, Context, Deadline, Runtime};
@@ -31,7 +32,7 @@ fn soon() -> Deadline {
 
 /// What the server knows of this bulkhead's connections, by a look from outside.
 fn seen(config: &Config, what: &str, bulkhead: &Bulkhead) -> i64 {
-    let mut client = config.connect(::postgres::NoTls).unwrap();
+    let mut client = config.connect(NoTls).unwrap();
     let query = format!("select count(*) from pg_stat_activity where application_name = $1 {what}");
     client.query_one(&query, &[&bulkhead.name()]).unwrap().get(0)
 }
@@ -211,8 +212,8 @@ fn an_answer_that_is_not_read_to_its_end_costs_the_connection() {
     let (_runtime, _bulkhead, database) = build(1, config);
     let before = backend(&database);
     let half = database.call(|client, _| {
-        use ::postgres::fallible_iterator::FallibleIterator;
-        let none: [&(dyn ::postgres::types::ToSql + Sync); 0] = [];
+        use watertight::postgres::client::fallible_iterator::FallibleIterator;
+        let none: [&(dyn watertight::postgres::types::ToSql + Sync); 0] = [];
         let mut rows = client.query_raw("select generate_series(1, 1000000)", none)?;
         rows.next().map(|row| row.is_some())
     });
@@ -225,7 +226,7 @@ fn a_killed_backend_is_an_error_once() {
     let Some(config) = postgres() else { return };
     let (_runtime, _bulkhead, database) = build(1, config.clone());
     let killed = backend(&database);
-    let mut outside = config.connect(::postgres::NoTls).unwrap();
+    let mut outside = config.connect(NoTls).unwrap();
     outside.execute("select pg_terminate_backend($1)", &[&killed]).unwrap();
     eventually("the next connection works", || {
         let again = database.call(|client, _| client.batch_execute("select 1"));

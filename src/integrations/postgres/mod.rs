@@ -23,6 +23,8 @@ mod guard;
 mod manager;
 mod transaction;
 
+/// The client's crate in the version that is used here.
+pub use ::postgres as client;
 pub use ::postgres::{Client, Config, Error, types};
 
 pub use self::database::{Database, DatabaseBuilder};
