@@ -359,12 +359,12 @@ const LEAVERS: [(&str, Leaves); 5] = [
         drop(bulkhead.submit(answer(gate, value)).unwrap());
     }),
     ("a call timed out", |bulkhead, gate, value| {
-        let soon = Deadline::after(Duration::from_millis(20));
+        let soon = Deadline::after(Duration::from_millis(200));
         let error = bulkhead.call_until(soon, answer(gate, value)).map(std::mem::forget);
         assert!(error.is_err());
     }),
     ("a deadline with nobody there", |bulkhead, gate, value| {
-        let soon = Deadline::after(Duration::from_millis(20));
+        let soon = Deadline::after(Duration::from_millis(200));
         let job = bulkhead.submit_until(soon, answer(gate, value)).unwrap();
         assert!(job.join().map(std::mem::forget).is_err());
     }),
