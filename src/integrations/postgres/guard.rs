@@ -47,6 +47,16 @@ impl Control {
         self.limit(Instant::now().checked_add(limit));
     }
 
+    /// Every wait from now on ends within `limit`, or earlier if it was to before.
+    pub(super) fn limit_further(&self, limit: Duration) {
+        let mut state = self.0.lock();
+        let within = Instant::now().checked_add(limit);
+        state.until = match (state.until, within) {
+            (Some(until), Some(within)) => Some(until.min(within)),
+            (until, within) => until.or(within),
+        };
+    }
+
     /// Ends the wait that is under way, and every other until the next `limit`.
     pub(super) fn abort(&self) {
         let waker = {

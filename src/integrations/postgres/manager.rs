@@ -100,7 +100,8 @@ impl Connection {
     pub(super) fn tidy(&mut self) -> Result<(), ::postgres::Error> {
         match self.control.rest() {
             Rest::InTransaction => {
-                self.control.limit_to(PING);
+                // It is the job's time that this takes, and its thread.
+                self.control.limit_further(PING);
                 self.client.batch_execute("ROLLBACK")
             }
             // An answer that is not read to its end could take as long as its query; the pool finds
