@@ -13,7 +13,7 @@ use watertight::{
 
 #[cfg(target_os = "linux")]
 use crate::support::threads_named;
-use crate::support::{Gate, build, capacity_is, eventually, hold, within};
+use crate::support::{Bomb, Gate, build, capacity_is, eventually, hold, within};
 
 const FOREVER: RejectionPolicy =
     RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 1_000 };
@@ -287,18 +287,6 @@ fn c21_a_panic_reaches_its_caller_and_costs_no_worker() {
     }
     assert_eq!(bulkhead.snapshot().totals.panicked, 15);
     capacity_is(&bulkhead, 2);
-}
-
-/// Panics when it is dropped, and counts that it did.
-struct Bomb(Arc<AtomicUsize>);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        if !thread::panicking() {
-            resume_unwind(Box::new("a destructor"));
-        }
-    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use watertight::{
     JobHandle, ManualClock, Rejection, RejectionPolicy, Runtime, TimeLimit,
 };
 
-use crate::support::{Gate, eventually, within};
+use crate::support::{Bomb, Gate, eventually, within};
 
 const WAIT: RejectionPolicy = RejectionPolicy::Wait { at_most: Duration::MAX, submitters: 9 };
 
@@ -393,18 +393,6 @@ fn captures_may_call_back_on_every_way_out() {
     gone("shut down");
     gate.open();
     drop(held);
-}
-
-/// Panics when it is dropped.
-struct Bomb(Arc<AtomicUsize>);
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        if !thread::panicking() {
-            resume_unwind(Box::new("a destructor"));
-        }
-    }
 }
 
 #[test]

@@ -187,3 +187,15 @@ pub(crate) fn memory() -> usize {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1_024
 }
+
+/// Panics when it is dropped, and counts that it did.
+pub(crate) struct Bomb(pub(crate) Arc<std::sync::atomic::AtomicUsize>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        if !thread::panicking() {
+            std::panic::resume_unwind(Box::new("a destructor"));
+        }
+    }
+}
