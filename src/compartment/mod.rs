@@ -42,6 +42,8 @@ use self::delivery::Mail;
 use self::door::Door;
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub(crate) use self::life::Thread;
+pub use self::life::ThreadKind;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::Compartment;
+use super::{Compartment, Thread};
 use crate::contain::contain;
 use crate::sync::Arc;
 
@@ -17,6 +17,9 @@ pub(crate) trait Resource: Send + Sync {
 
     /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
+
+    /// Its helper threads that are there now.
+    fn threads(&self) -> Vec<Thread>;
 
     /// Whether it was closed before its compartment, and nothing of it is left to wait for.
     #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
@@ -69,6 +72,12 @@ impl Compartment {
         for resource in held {
             contain(|| resource.close());
         }
+    }
+
+    pub(super) fn resource_threads(&self) -> Vec<Thread> {
+        let held = self.resources.lock().held.clone();
+        // LOCK: free, since a resource looks under a lock of its own.
+        held.iter().flat_map(|resource| resource.threads()).collect()
     }
 
     /// Blocks until no helper thread is left or `until` has come. Names those that are left.

@@ -150,6 +150,7 @@ impl ClientBuilder {
             helpers.wait_until_gone(None);
             return Err(error);
         }
+        helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
         let agent = Agent::with_parts(config.build(), Watched::new(self.max_response), resolver);
         let wires = Arc::new(Wires { agent, names, helpers });
@@ -169,7 +170,9 @@ fn start_lookers(
         let gone = helpers.starting(&name);
         let (body, runtime) = (Arc::clone(names), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.look();
         });

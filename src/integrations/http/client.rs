@@ -9,7 +9,7 @@ use super::builder::ClientBuilder;
 use super::resolver::Names;
 use super::seat::Seat;
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Context, Resource};
+use crate::compartment::{Context, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::helpers::Helpers;
 use crate::sync::Arc;
@@ -152,6 +152,10 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
     }
 
     fn is_over(&self) -> bool {

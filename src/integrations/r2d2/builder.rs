@@ -144,6 +144,7 @@ where
             // They have run none of the user's code, so they go at once.
             helpers.wait_until_gone(None);
         })?;
+        helpers.wait_until_all_are_here();
         let manager = Arc::new(manager);
         let attempts = Arc::new(Attempts::default());
         let guarded = Guarded {
@@ -224,7 +225,9 @@ fn start_keeper<M: ManageConnection>(
         keeper.enter();
         let (body, runtime) = (Arc::clone(keeper), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.run(thread);
         });
@@ -257,9 +260,10 @@ fn start_connector(
         refused(compartment, &why)
     })?;
     let say_when_gone = when_thread_ends(helpers.starting(&name));
-    let runtime = compartment.runtime;
+    let (me, runtime) = (helpers.check_in(&name), compartment.runtime);
     scheduler.execute(move || {
         say_when_gone();
+        me();
         here::belongs_to(runtime);
     });
     Ok(scheduler)

@@ -6,7 +6,7 @@ use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::Resource;
+use crate::compartment::{Resource, Thread};
 use crate::integrations::helpers::Helpers;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::vitals::Vitals;
@@ -118,6 +118,10 @@ where
 
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String> {
         self.helpers.wait_until_gone(until)
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
     }
 
     fn is_over(&self) -> bool {
