@@ -20,6 +20,8 @@ mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod fuzz;
 pub(crate) mod here;
+#[allow(dead_code, reason = "filled by the features `http` and `r2d2`, read by `prometheus`")]
+mod holdings;
 mod job;
 mod life;
 mod policy;
@@ -40,6 +42,8 @@ pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
 use self::door::Door;
+#[allow(unused_imports, reason = "as for the module")]
+pub(crate) use self::holdings::{Holdings, LookUpEnd, LookUps, Parting};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub(crate) use self::life::Thread;
@@ -393,6 +397,12 @@ impl Compartment {
         };
         self.deliver_keeping(&mail);
         numbers
+    }
+
+    /// Whether anybody is let in.
+    #[cfg(all(feature = "prometheus", not(watertight_loom)))]
+    pub(crate) fn is_open(&self) -> bool {
+        !Door::unpack(self.door.load(Ordering::Acquire)).closed
     }
 
     pub(crate) fn refusals(&self, why: Rejection) -> u64 {

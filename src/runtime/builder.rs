@@ -116,7 +116,7 @@ impl RuntimeBuilder {
         }
         Ok(Runtime {
             id,
-            bulkheads,
+            bulkheads: bulkheads.into(),
             home,
             plan,
             drop_wait,

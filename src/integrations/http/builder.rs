@@ -10,6 +10,7 @@ use ureq::Proxy;
 
 use super::client::{Client, Wires};
 use super::resolver::{Bounded, LOOKERS, LookUp, Names, system_look_up};
+use super::seat::Lines;
 use super::transport::Watched;
 use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
@@ -152,8 +153,10 @@ impl ClientBuilder {
         }
         helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let agent = Agent::with_parts(config.build(), Watched::new(self.max_response), resolver);
-        let wires = Arc::new(Wires { agent, names, helpers });
+        let lines = Arc::new(Lines::default());
+        let connector = Watched::new(self.max_response, Arc::clone(&lines));
+        let agent = Agent::with_parts(config.build(), connector, resolver);
+        let wires = Arc::new(Wires { agent, lines, names, helpers });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)

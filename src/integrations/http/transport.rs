@@ -6,7 +6,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::seat::{Line, Seat};
+use super::seat::{Line, Lines, Seat};
 use crate::sync::{Arc, Mutex, Weak};
 
 /// Connects as ureq does, within the job's time, and keeps hold of the socket.
@@ -15,11 +15,12 @@ pub(super) struct Watched {
     inner: DefaultConnector,
     /// The most bytes of one response, its head included.
     most: u64,
+    lines: Arc<Lines>,
 }
 
 impl Watched {
-    pub(super) fn new(most: u64) -> Self {
-        Self { inner: DefaultConnector::new(), most }
+    pub(super) fn new(most: u64, lines: Arc<Lines>) -> Self {
+        Self { inner: DefaultConnector::new(), most, lines }
     }
 }
 
@@ -53,11 +54,18 @@ impl Connector for Watched {
             run_connector: Arc::clone(&details.run_connector),
             register_shutdown: Arc::new(register),
         };
-        let Some(inner) = self.inner.connect(&within, chained)? else { return Ok(None) };
+        let connected = self.inner.connect(&within, chained);
+        let connected = connected.inspect_err(|_| self.lines.failed_to_open())?;
+        let Some(inner) = connected else { return Ok(None) };
         let Some(socket) = socket.lock().take() else {
             return Err(Error::ConnectionFailed);
         };
-        Ok(Some(WatchedTransport { inner, line: Line::new(socket), most: self.most, received: 0 }))
+        Ok(Some(WatchedTransport {
+            inner,
+            line: self.lines.open(&seat, socket),
+            most: self.most,
+            received: 0,
+        }))
     }
 }
 

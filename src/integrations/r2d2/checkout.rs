@@ -8,7 +8,7 @@ use ::r2d2::{ManageConnection, PooledConnection};
 use super::error::{ConnectionError, ConnectionErrorKind};
 use super::manager::Guarded;
 use super::shared::{Open, Shared};
-use crate::compartment::Context;
+use crate::compartment::{Context, Parting};
 use crate::contain::contain;
 use crate::sync::{Arc, Ordering, spin_until};
 use crate::time::Deadline;
@@ -52,7 +52,8 @@ where
             if let Some(mut pooled) = self.take(&open, &mut asked) {
                 let left = until.remaining(Instant::now()).unwrap_or(Duration::MAX);
                 if self.is_good(&open, &mut pooled, left, &now) {
-                    pooled.dirty = true;
+                    // Unless the job comes to its end.
+                    pooled.parting = Some(Parting::Panicked);
                     return Ok(Lease { open, pooled });
                 }
                 asked = None;
@@ -115,6 +116,7 @@ where
     ) {
         if context.is_unwanted() {
             // Somebody may have broken it to free the job, or it is in the middle of an answer.
+            lease.pooled.parting = Some(Parting::Unwanted);
             return;
         }
         let mut clean = true;
@@ -123,7 +125,7 @@ where
             clean = false;
             contain(|| clean = hook(connection));
         }
-        lease.pooled.dirty = !clean;
+        lease.pooled.parting = (!clean).then_some(Parting::Unclean);
         lease.pooled.used = Some(now());
         drop(lease);
         // ORDERING: Relaxed is enough. Whoever found the pool empty before this connection came back
