@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::context::Context;
 use super::state::Taken;
+use super::job::Ran;
 use super::{Compartment, Job, Mail, affinity, here};
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};
@@ -110,7 +111,7 @@ impl Compartment {
         });
 
         // RUNNING
-        let outcome = {
+        let Ran { outcome, settled } = {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
@@ -127,7 +128,9 @@ impl Compartment {
             ran
         };
         self.wake(&mail);
-        job.publish();
+        if settled {
+            job.publish();
+        }
         for (ended, _, _) in &mail.ended {
             self.discard(ended);
         }

@@ -460,8 +460,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the slot of an overdue job is free",
         &[edit(
             DEPARTURE,
-            "        self.totals.call_limit_running += 1;\n        out.overdue",
-            "        self.taken -= 1;\n        self.totals.call_limit_running += 1;\n        out.overdue",
+            "        out.overdue.push(",
+            "        self.taken -= 1;\n        out.overdue.push(",
         )],
         &[
             "timekeeper::an_overdue_job_keeps_its_slot",
