@@ -173,9 +173,7 @@ where
         // AssertUnwindSafe: the closure is consumed, and what it shares with the outside is the
         // user's, as with a thread that panics.
         match catch_unwind(AssertUnwindSafe(move || body(context))) {
-            Ok(value) => {
-                Ran { settled: self.settle(Ok(value)), outcome: Outcome::Returned }
-            }
+            Ok(value) => Ran { settled: self.settle(Ok(value)), outcome: Outcome::Returned },
             Err(payload) => {
                 let about = Arc::clone(context.vitals());
                 let panicked = CallError::Panicked(Panicked::new(about, payload));

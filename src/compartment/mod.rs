@@ -20,8 +20,10 @@ mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod fuzz;
 pub(crate) mod here;
+mod histogram;
 mod job;
 mod life;
+mod peaks;
 mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
@@ -40,8 +42,11 @@ pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
 use self::door::Door;
+pub use self::histogram::Histogram;
+pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]

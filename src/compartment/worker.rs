@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::context::Context;
-use super::state::Taken;
 use super::job::Ran;
+use super::state::Taken;
 use super::{Compartment, Job, Mail, affinity, here};
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};

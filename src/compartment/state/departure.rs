@@ -36,7 +36,7 @@ impl<J: Clone> State<J> {
             Withdrawn::Gone
         };
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
         withdrawn
     }
@@ -73,7 +73,7 @@ impl<J: Clone> State<J> {
     /// Acts on every limit that has come by `now`, as an operation of its own.
     pub(crate) fn sweep(&mut self, now: Instant, out: &mut Outbox<J>) {
         self.expire(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox<J>) {
@@ -147,7 +147,7 @@ impl<J: Clone> State<J> {
             self.end(entry, why, now, out);
         }
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
     }
 }
