@@ -73,7 +73,7 @@ pub use bulkhead::{
     SubmitFuture,
 };
 pub use compartment::{
-    AbortGuard, Context, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
+    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
 };
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,

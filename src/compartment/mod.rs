@@ -20,10 +20,12 @@ mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod fuzz;
 pub(crate) mod here;
+mod histogram;
 #[allow(dead_code, reason = "filled by the features `http` and `r2d2`, read by `prometheus`")]
 mod holdings;
 mod job;
 mod life;
+mod peaks;
 mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
@@ -42,12 +44,15 @@ pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
 use self::door::Door;
+pub use self::histogram::Histogram;
+pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
 #[allow(unused_imports, reason = "as for the module")]
 pub(crate) use self::holdings::{Holdings, LookUpEnd, LookUps, Parting};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub(crate) use self::life::Thread;
 pub use self::life::ThreadKind;
+pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
@@ -126,6 +131,8 @@ struct Locked {
     /// Ended jobs whose closures the timekeeper drops, so that whoever shuts down or takes a
     /// snapshot runs no stranger's destructor.
     discards: Vec<(Arc<dyn Job>, NotStarted)>,
+    /// Running jobs that are to stop, whose abort hooks the timekeeper runs for the same reason.
+    aborts: Vec<Arc<dyn Job>>,
     published: u64,
 }
 
@@ -156,6 +163,7 @@ impl Compartment {
                 wake_ups: 0,
                 tick: false,
                 discards: Vec::new(),
+                aborts: Vec::new(),
                 published: 0,
             }),
             work: Condvar::new(),
@@ -327,8 +335,9 @@ impl Compartment {
         })
     }
 
+    /// Counts a caller that has left a running job at its deadline by itself.
     pub(crate) fn count_call_limit(&self) {
-        self.locked.lock().state.count_call_limit();
+        self.locked.lock().state.count_call_limits(1);
     }
 
     /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
@@ -359,17 +368,19 @@ impl Compartment {
         waits
     }
 
-    /// Asks whatever still runs to stop: it sees itself cancelled, and its abort hooks act here.
+    /// Asks whatever still runs to stop: it sees itself cancelled, and the timekeeper runs its abort
+    /// hooks, so that none of them can hold up whoever shuts down.
     pub(crate) fn abort_running(&self) {
         let now = self.now();
-        let running: Vec<_> = {
-            let locked = self.locked.lock();
-            locked.state.running(now).map(|(_, job, _)| Arc::clone(job)).collect()
-        };
-        for job in running {
-            job.header().cancelled.raise();
-            self.abort(job.header());
+        {
+            let mut locked = self.locked.lock();
+            let running = locked.state.running(now).map(|(_, job, _)| Arc::clone(job));
+            let running: Vec<_> = running.inspect(|job| job.header().cancelled.raise()).collect();
+            locked.aborts.extend(running);
+            locked.tick = true;
         }
+        // WAKE: there is one timekeeper, and `tick` is set under the lock.
+        self.time.notify_one();
     }
 
     /// The jobs that run now, and for how long they have.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::context::Context;
+use super::job::Ran;
 use super::state::Taken;
 use super::{Compartment, Job, Mail, affinity, here};
 use crate::event::{FinishedEvent, StartedEvent};
@@ -109,7 +110,7 @@ impl Compartment {
         });
 
         // RUNNING
-        let outcome = {
+        let Ran { outcome, settled } = {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
@@ -126,7 +127,9 @@ impl Compartment {
             ran
         };
         self.wake(&mail);
-        job.publish();
+        if settled {
+            job.publish();
+        }
         for (ended, _, _) in &mail.ended {
             self.discard(ended);
         }

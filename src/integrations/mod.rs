@@ -2,6 +2,7 @@
 //!
 //! Floor 5.
 
+mod around;
 #[cfg(any(feature = "http", feature = "postgres"))]
 mod fault;
 mod helpers;

@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use super::reading::{PINNING, Process, Reading};
-use crate::compartment::{LookUpEnd, Parting};
+use crate::compartment::{Histogram, LookUpEnd, Parting};
 use crate::error::{Rejection, TimeLimit};
 
 /// A number as it is written: whole ones without a fraction.
@@ -69,6 +69,7 @@ impl EncodeCounterValue for Value {
 enum Source {
     One(fn(&Reading) -> Option<Value>),
     Each(&'static str, fn(&Reading, &mut dyn FnMut(&'static str, Value))),
+    Spread(fn(&Reading) -> &Histogram),
 }
 
 /// One metric.
@@ -90,13 +91,22 @@ impl Family {
         Self { name, kind: MetricType::Counter, in_seconds: false, help, source }
     }
 
+    const fn histogram(
+        name: &'static str,
+        help: &'static str,
+        read: fn(&Reading) -> &Histogram,
+    ) -> Self {
+        let (kind, source) = (MetricType::Histogram, Spread(read));
+        Self { name, kind, in_seconds: true, help, source }
+    }
+
     const fn seconds(mut self) -> Self {
         self.in_seconds = true;
         self
     }
 }
 
-use Source::{Each, One};
+use Source::{Each, One, Spread};
 
 /// In the order of the output.
 const FAMILIES: &[Family] = &[
@@ -133,8 +143,13 @@ const FAMILIES: &[Family] = &[
     ),
     Family::gauge(
         "watertight_queued",
-        "Accepted jobs that have not started.",
-        One(|r| Some(r.snapshot.queued.into())),
+        "Accepted jobs that wait for a thread.",
+        One(|r| Some((r.snapshot.queued - r.snapshot.starting).into())),
+    ),
+    Family::gauge(
+        "watertight_starting",
+        "Jobs that have a thread, which is on its way to them.",
+        One(|r| Some(r.snapshot.starting.into())),
     ),
     Family::gauge(
         "watertight_waiting",
@@ -164,6 +179,21 @@ const FAMILIES: &[Family] = &[
         One(|r| Some(r.snapshot.saturated_for.unwrap_or_default().into())),
     )
     .seconds(),
+    Family::gauge(
+        "watertight_running_peak",
+        "The most jobs that ran at once in the last one to two minutes.",
+        One(|r| Some(r.snapshot.recent.running.into())),
+    ),
+    Family::gauge(
+        "watertight_queued_peak",
+        "The most jobs that were queued at once in the last one to two minutes.",
+        One(|r| Some(r.snapshot.recent.queued.into())),
+    ),
+    Family::gauge(
+        "watertight_waiting_peak",
+        "The most callers that waited at once in the last one to two minutes.",
+        One(|r| Some(r.snapshot.recent.waiting.into())),
+    ),
     // ===== since it was built =====
     Family::counter(
         "watertight_arrivals",
@@ -226,6 +256,17 @@ const FAMILIES: &[Family] = &[
         "watertight_drop_panics",
         "Panics in destructors of closures that were never started.",
         One(|r| Some(r.snapshot.drop_panics.into())),
+    ),
+    // ===== how long it takes =====
+    Family::histogram(
+        "watertight_queue_wait",
+        "How long jobs waited between their acceptance and their start, those that started.",
+        |r| &r.snapshot.wait_times,
+    ),
+    Family::histogram(
+        "watertight_run",
+        "How long jobs ran, those that returned or panicked.",
+        |r| &r.snapshot.run_times,
     ),
     // ===== its threads =====
     Family::counter(
@@ -372,10 +413,14 @@ impl Family {
         for reading in readings {
             let bulkhead = ("bulkhead", reading.snapshot.bulkhead.as_str());
             match self.source {
-                One(read) => series.extend(read(reading).map(|value| (vec![bulkhead], value))),
+                One(read) => {
+                    let number = read(reading).map(Sample::Number);
+                    series.extend(number.map(|number| (vec![bulkhead], number)));
+                }
                 Each(label, read) => read(reading, &mut |of, value| {
-                    series.push((vec![bulkhead, (label, of)], value));
+                    series.push((vec![bulkhead, (label, of)], Sample::Number(value)));
                 }),
+                Spread(read) => series.push((vec![bulkhead], Sample::Spread(read(reading)))),
             }
         }
         if series.is_empty() {
@@ -383,17 +428,34 @@ impl Family {
         }
         let unit = self.in_seconds.then_some(&Unit::Seconds);
         let mut metric = encoder.encode_descriptor(self.name, self.help, unit, self.kind)?;
-        for (labels, value) in &series {
-            write_value(&mut metric.encode_family(labels)?, self.kind, *value)?;
+        for (labels, sample) in &series {
+            sample.write(&mut metric.encode_family(labels)?, self.kind)?;
         }
         Ok(())
     }
 }
 
-fn write_value(metric: &mut MetricEncoder<'_>, kind: MetricType, value: Value) -> fmt::Result {
-    match kind {
-        MetricType::Counter => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
-        _ => metric.encode_gauge(&value),
+/// What is written of one series, or of the series of one histogram.
+enum Sample<'a> {
+    Number(Value),
+    Spread(&'a Histogram),
+}
+
+impl Sample<'_> {
+    fn write(&self, metric: &mut MetricEncoder<'_>, kind: MetricType) -> fmt::Result {
+        match self {
+            Self::Number(value) if kind == MetricType::Counter => {
+                metric.encode_counter::<NoLabelSet, _, f64>(value, None)
+            }
+            Self::Number(value) => metric.encode_gauge(value),
+            Self::Spread(histogram) => {
+                let bounds = histogram.bounds().iter().map(Duration::as_secs_f64);
+                let bounds = bounds.chain([f64::INFINITY]);
+                let buckets: Vec<_> = bounds.zip(histogram.counts().iter().copied()).collect();
+                let (sum, count) = (histogram.sum().as_secs_f64(), histogram.count());
+                metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::compartment::{Holdings, LookUpEnd, Parting};
+use crate::compartment::{Histogram, Holdings, LookUpEnd, Parting};
 use crate::error::Rejection;
 use crate::metrics::reading::{PINNING, Reading};
 
@@ -33,12 +33,16 @@ fn bulkhead(reading: &Reading) -> Value {
         "queued_limit": now.queue,
         "waiting_limit": reading.waiting_limit,
         "running": now.running,
-        "queued": now.queued,
+        "queued": now.queued - now.starting,
+        "starting": now.starting,
         "waiting": now.waiting,
         "overdue": now.overdue,
         "oldest_running_seconds": seconds(now.oldest_running),
         "oldest_queued_seconds": seconds(now.oldest_queued),
         "saturated_seconds": seconds(now.saturated_for),
+        "running_peak": now.recent.running,
+        "queued_peak": now.recent.queued,
+        "waiting_peak": now.recent.waiting,
         "totals": {
             "arrivals": now.arrivals,
             "accepted": totals.accepted,
@@ -52,6 +56,8 @@ fn bulkhead(reading: &Reading) -> Value {
             "hook_panics": now.hook_panics,
             "drop_panics": now.drop_panics,
         },
+        "queue_wait_seconds": spread(&now.wait_times),
+        "run_seconds": spread(&now.run_times),
         "cpu_seconds": seconds(reading.cpu.map(|times| times.ran)),
         "cpu_wait_seconds": seconds(reading.cpu.map(|times| times.waited)),
         "pinned_threads": pinning,
@@ -76,6 +82,15 @@ fn connections(holdings: &Holdings) -> Value {
         "discarded": discarded,
         "dns_lookups": look_ups,
     })
+}
+
+/// With the buckets that anything fell into, by their upper bounds.
+fn spread(histogram: &Histogram) -> Value {
+    let bounds = histogram.bounds().iter().map(|bound| bound.as_secs_f64().to_string());
+    let buckets = bounds.chain(["+Inf".to_owned()]).zip(histogram.counts());
+    let buckets = buckets.filter(|(_, count)| **count > 0);
+    let buckets: Map<_, _> = buckets.map(|(bound, count)| (bound, (*count).into())).collect();
+    json!({ "count": histogram.count(), "sum": histogram.sum().as_secs_f64(), "buckets": buckets })
 }
 
 /// Those that have happened.
