@@ -14,6 +14,8 @@ mod hostile;
 #[cfg(feature = "http")]
 mod http;
 mod leftovers;
+#[cfg(feature = "prometheus")]
+mod metrics;
 mod observing;
 #[cfg(feature = "r2d2")]
 mod pooled;
