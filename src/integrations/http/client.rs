@@ -9,9 +9,10 @@ use super::builder::ClientBuilder;
 use super::resolver::Names;
 use super::seat::Seat;
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Context, Resource, Thread};
+use crate::compartment::{Connections, Context, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::Arc;
 use crate::time::Deadline;
 
@@ -145,6 +146,7 @@ pub(super) struct Wires {
     pub(super) agent: Agent,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
+    pub(super) remotes: Arc<Remotes>,
 }
 
 impl Resource for Wires {
@@ -156,6 +158,10 @@ impl Resource for Wires {
 
     fn threads(&self) -> Vec<Thread> {
         self.helpers.threads()
+    }
+
+    fn connections(&self) -> Connections {
+        Connections { known: self.remotes.list(), unknown: 0 }
     }
 
     fn is_over(&self) -> bool {
