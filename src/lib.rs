@@ -69,7 +69,7 @@ pub use bulkhead::{
     SubmitFuture,
 };
 pub use compartment::{
-    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, ThreadInfo, Totals,
+    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
 };
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,

@@ -46,12 +46,14 @@ pub use self::histogram::Histogram;
 pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub(crate) use self::life::Thread;
+pub use self::life::ThreadKind;
 pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
-pub(crate) use self::resource::Resource;
 use self::resource::Resources;
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
+pub(crate) use self::resource::{Connections, Resource};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};

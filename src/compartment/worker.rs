@@ -39,8 +39,7 @@ impl Compartment {
             Some(cores) => affinity::pin(cores, worker),
             None => Pinning::NotAsked,
         };
-        self.report_pinning(worker, pinned);
-        if !self.wait_until_open() {
+        if !self.check_in(Some(worker), pinned) {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);

@@ -9,10 +9,11 @@ use super::builder::ClientBuilder;
 use super::resolver::Names;
 use super::seat::Seat;
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Context, Resource};
+use crate::compartment::{Connections, Context, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::Arc;
 use crate::time::Deadline;
 
@@ -151,6 +152,7 @@ pub(super) struct Wires {
     pub(super) agent: Agent,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
+    pub(super) remotes: Arc<Remotes>,
 }
 
 impl Resource for Wires {
@@ -158,6 +160,14 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
+    }
+
+    fn connections(&self) -> Connections {
+        Connections { known: self.remotes.list(), unknown: 0 }
     }
 
     fn is_over(&self) -> bool {
