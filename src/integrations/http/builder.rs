@@ -16,6 +16,7 @@ use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, ThreadSpec, spawn};
 
 /// Describes a client. Made by [`Client::builder`].
@@ -153,10 +154,10 @@ impl ClientBuilder {
         }
         helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let lines = Arc::new(Lines::default());
-        let connector = Watched::new(self.max_response, Arc::clone(&lines));
+        let (lines, remotes) = (Arc::new(Lines::default()), Arc::new(Remotes::default()));
+        let connector = Watched::new(self.max_response, Arc::clone(&lines), Arc::clone(&remotes));
         let agent = Agent::with_parts(config.build(), connector, resolver);
-        let wires = Arc::new(Wires { agent, lines, names, helpers });
+        let wires = Arc::new(Wires { agent, lines, names, helpers, remotes });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)

@@ -9,10 +9,11 @@ use super::builder::ClientBuilder;
 use super::resolver::Names;
 use super::seat::{Lines, Seat};
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Context, Holdings, Resource, Thread};
+use crate::compartment::{Connections, Context, Holdings, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::Arc;
 use crate::time::Deadline;
 
@@ -152,6 +153,7 @@ pub(super) struct Wires {
     pub(super) lines: Arc<Lines>,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
+    pub(super) remotes: Arc<Remotes>,
 }
 
 impl Resource for Wires {
@@ -167,6 +169,10 @@ impl Resource for Wires {
 
     fn holdings(&self) -> Holdings {
         Holdings { look_ups: Some(self.names.look_ups()), ..self.lines.holdings() }
+    }
+
+    fn connections(&self) -> Connections {
+        Connections { known: self.remotes.list(), unknown: 0 }
     }
 
     fn is_over(&self) -> bool {

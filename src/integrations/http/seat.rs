@@ -37,7 +37,8 @@ pub(super) struct Line {
     socket: Weak<dyn ShutdownHandle>,
     /// It was shut, to free a job.
     was_shut: Flag,
-    lines: Arc<Lines>,
+    /// Where it is counted, if it is.
+    lines: Option<Arc<Lines>>,
 }
 
 /// The connections of one client, for those who count them.
@@ -135,6 +136,24 @@ impl Seat {
 }
 
 impl Line {
+    /// A connection that was opened by the job of `seat`.
+    pub(super) fn open(
+        seat: &Arc<Seat>,
+        socket: Weak<dyn ShutdownHandle>,
+        lines: Option<&Arc<Lines>>,
+    ) -> Arc<Self> {
+        let line = Arc::new(Self {
+            serves: Mutex::new(Arc::downgrade(seat)),
+            socket,
+            was_shut: Flag::new(),
+            lines: lines.cloned(),
+        });
+        if let Some(lines) = lines {
+            lines.count(&line);
+        }
+        line
+    }
+
     fn shut_if_it_serves(&self, seat: &Arc<Seat>) {
         // Under the lock, so that the line cannot go to another job in between. Shutting a socket
         // down does not block, and no user code runs here.
@@ -155,29 +174,19 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let tally = if self.was_shut.is_up() { &self.lines.shut } else { &self.lines.closed };
-        tally.add(1);
+        if let Some(lines) = &self.lines {
+            let tally = if self.was_shut.is_up() { &lines.shut } else { &lines.closed };
+            tally.add(1);
+        }
     }
 }
 
 impl Lines {
-    /// Counts a connection that was opened by the job of `seat`.
-    pub(super) fn open(
-        self: &Arc<Self>,
-        seat: &Arc<Seat>,
-        socket: Weak<dyn ShutdownHandle>,
-    ) -> Arc<Line> {
-        let line = Arc::new(Line {
-            serves: Mutex::new(Arc::downgrade(seat)),
-            socket,
-            was_shut: Flag::new(),
-            lines: Arc::clone(self),
-        });
+    fn count(&self, line: &Arc<Line>) {
         self.opened.add(1);
         let mut open = self.open.lock();
         open.retain(|line| line.strong_count() > 0);
-        open.push(Arc::downgrade(&line));
-        line
+        open.push(Arc::downgrade(line));
     }
 
     pub(super) fn failed_to_open(&self) {

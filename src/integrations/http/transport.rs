@@ -7,6 +7,7 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 use super::seat::{Line, Lines, Seat};
+use crate::integrations::remotes::{Remote, Remotes};
 use crate::sync::{Arc, Mutex, Weak};
 
 /// Connects as ureq does, within the job's time, and keeps hold of the socket.
@@ -16,11 +17,12 @@ pub(super) struct Watched {
     /// The most bytes of one response, its head included.
     most: u64,
     lines: Arc<Lines>,
+    remotes: Arc<Remotes>,
 }
 
 impl Watched {
-    pub(super) fn new(most: u64, lines: Arc<Lines>) -> Self {
-        Self { inner: DefaultConnector::new(), most, lines }
+    pub(super) fn new(most: u64, lines: Arc<Lines>, remotes: Arc<Remotes>) -> Self {
+        Self { inner: DefaultConnector::new(), most, lines, remotes }
     }
 }
 
@@ -54,18 +56,21 @@ impl Connector for Watched {
             run_connector: Arc::clone(&details.run_connector),
             register_shutdown: Arc::new(register),
         };
-        let connected = self.inner.connect(&within, chained);
-        let connected = connected.inspect_err(|_| self.lines.failed_to_open())?;
-        let Some(inner) = connected else { return Ok(None) };
+        // Behind a proxy there are no addresses here: the connection to the proxy is opened by a call
+        // of its own, within this one, and counted there.
+        let lines = (!details.addrs.is_empty()).then_some(&self.lines);
+        let remote = self.remotes.note(details.addrs.iter().copied());
+        let connected = self.inner.connect(&within, chained).inspect_err(|_| {
+            if let Some(lines) = lines {
+                lines.failed_to_open();
+            }
+        });
+        let Some(inner) = connected? else { return Ok(None) };
         let Some(socket) = socket.lock().take() else {
             return Err(Error::ConnectionFailed);
         };
-        Ok(Some(WatchedTransport {
-            inner,
-            line: self.lines.open(&seat, socket),
-            most: self.most,
-            received: 0,
-        }))
+        let (line, most) = (Line::open(&seat, socket, lines), self.most);
+        Ok(Some(WatchedTransport { inner, line, most, received: 0, _remote: remote }))
     }
 }
 
@@ -77,6 +82,7 @@ pub(super) struct WatchedTransport {
     most: u64,
     /// Bytes since the last request went out.
     received: u64,
+    _remote: Remote,
 }
 
 impl Transport for WatchedTransport {

@@ -6,8 +6,9 @@ use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::{Holdings, Parting, Resource, Thread};
+use crate::compartment::{Connections, Holdings, Parting, Resource, Thread};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::vitals::Vitals;
 
@@ -27,6 +28,8 @@ where
     pub(super) keeper: Arc<Keeper<M>>,
     pub(super) attempts: Arc<Attempts>,
     pub(super) helpers: Arc<Helpers>,
+    /// Where its connections go, if the manager is ours and says so.
+    pub(super) remotes: Option<Arc<Remotes>>,
     /// Workers that want a connection and have none yet.
     pub(super) waiting: AtomicU64,
 }
@@ -144,6 +147,14 @@ where
             parted: self.attempts.parted(),
             look_ups: None,
         }
+    }
+
+    fn connections(&self) -> Connections {
+        if let Some(remotes) = &self.remotes {
+            return Connections { known: remotes.list(), unknown: 0 };
+        }
+        let status = self.status();
+        Connections { known: Vec::new(), unknown: status.connections + status.unclosed }
     }
 
     fn is_over(&self) -> bool {
