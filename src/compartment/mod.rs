@@ -136,6 +136,17 @@ struct Locked {
     published: u64,
 }
 
+/// What a caller does that has waited until one of its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterWait {
+    /// Another limit is next.
+    WaitOn,
+    /// Its time is up, and its job runs.
+    Leave,
+    /// Its job is over, or was sent away: what became of it is on its way to the slot.
+    Hear,
+}
+
 /// A worker that runs a job, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stuck {
@@ -319,19 +330,21 @@ impl Compartment {
         self.change(|state, mail| state.sweep(now, mail));
     }
 
-    /// A caller that watches its own limits has waited until `reached`. Says whether its time with
-    /// a running job is up; if the job ended here, its slot has the answer.
-    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> bool {
+    /// A caller that watches its own limits has waited until `reached`. Says what it is to do.
+    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> AfterWait {
         // Having waited for it, the instant has come, whatever a coarse clock says.
         let now = self.now().max(reached);
         self.change(|state, mail| {
             state.sweep(now, mail);
-            state.alarm_of(seq).is_none()
-                && deadline.is_past(now)
-                && matches!(
-                    state.withdraw(seq, Rejection::DeadlinePast, now, mail),
-                    Withdrawn::Gone,
-                )
+            if state.alarm_of(seq).is_some() || !deadline.is_past(now) {
+                return AfterWait::WaitOn;
+            }
+            match state.withdraw(seq, Rejection::DeadlinePast, now, mail) {
+                Withdrawn::Gone if state.is_running(seq) => AfterWait::Leave,
+                // Whoever ended it, here or on another thread, has taken it out of the state and is
+                // about to say so.
+                _ => AfterWait::Hear,
+            }
         })
     }
 

@@ -75,6 +75,10 @@ impl<J: Clone> State<J> {
         }
     }
 
+    pub(crate) fn is_running(&self, seq: u64) -> bool {
+        self.running.iter().flatten().any(|running| running.entry.seq == seq)
+    }
+
     /// The jobs that run now: worker, job, and for how long.
     pub(crate) fn running(&self, now: Instant) -> impl Iterator<Item = (usize, &J, Duration)> {
         self.running.iter().enumerate().filter_map(move |(worker, running)| {
