@@ -17,7 +17,7 @@ pub(crate) struct Scrape {
     pub(crate) body: String,
     /// By name and labels.
     pub(crate) series: BTreeMap<Series, f64>,
-    /// The metrics' types by the names that the format gives them.
+    /// The metrics' types by the names that this format gives them.
     pub(crate) types: BTreeMap<String, String>,
 }
 
