@@ -66,6 +66,9 @@ mod prose {
     #[cfg(all(feature = "http", feature = "postgres", feature = "r2d2"))]
     #[doc = include_str!("../docs/integrations.md")]
     mod integrations {}
+    #[cfg(feature = "prometheus-serve")]
+    #[doc = include_str!("../docs/operations.md")]
+    mod operations {}
 }
 
 pub use bulkhead::{

@@ -18,6 +18,7 @@ pub(crate) struct Scrape {
     /// By name and labels.
     pub(crate) series: BTreeMap<Series, f64>,
     /// The metrics' types by the names that this format gives them.
+    #[cfg_attr(not(all(feature = "http", feature = "r2d2")), allow(dead_code))]
     pub(crate) types: BTreeMap<String, String>,
 }
 

@@ -259,7 +259,7 @@ impl client::collector::Collector for Broken {
             return Err(std::fmt::Error);
         }
         let kind = client::metrics::MetricType::Gauge;
-        drop(encoder.encode_descriptor("broken", "Broken.", None, kind)?);
+        encoder.encode_descriptor("broken", "Broken.", None, kind)?;
         std::panic::resume_unwind(Box::new("a collector of the user's"))
     }
 }
