@@ -7,6 +7,7 @@ mod aborting;
 mod asynchronous;
 mod building;
 mod cases;
+mod display;
 mod ending;
 mod exiting;
 mod fairness;

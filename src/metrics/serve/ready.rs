@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use crate::metrics::Metrics;
+use crate::time::Age;
 
 /// What has to be in order.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Requirements {
                 Some(bulkhead) => {
                     let full = bulkhead.snapshot().saturated_for;
                     let full = full.filter(|full| *full >= self.saturated_limit);
-                    full.map(|full| format!("has been full for {full:.1?}"))
+                    full.map(|full| format!("has been full for {}", Age(full)))
                 }
             };
             if let Some(problem) = problem {
