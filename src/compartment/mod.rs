@@ -108,7 +108,6 @@ pub(crate) struct Compartment {
 
     /// By reason; the last is every arrival.
     counts: Stripes<{ Rejection::COUNT + 1 }>,
-    hook_panics: Tally,
     drop_panics: Tally,
 
     resources: Mutex<Resources>,
@@ -167,7 +166,6 @@ impl Compartment {
             door: AtomicU64::new(0),
             ready: Tally::new(0),
             counts: Stripes::new(),
-            hook_panics: Tally::new(0),
             drop_panics: Tally::new(0),
             resources: Mutex::new(Resources::default()),
             life: Mutex::new(Life::new(threads)),
@@ -338,7 +336,7 @@ impl Compartment {
 
     /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
     pub(crate) fn abort(&self, job: &Header) {
-        self.hook_panics.add(job.abort.give());
+        self.vitals.hook_panics.add(job.abort.give());
     }
 
     // ===== closing =====
@@ -416,7 +414,7 @@ impl Compartment {
     }
 
     pub(crate) fn hook_panics(&self) -> u64 {
-        self.hook_panics.get()
+        self.vitals.hook_panics.get()
     }
 
     pub(crate) fn drop_panics(&self) -> u64 {

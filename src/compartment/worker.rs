@@ -114,7 +114,6 @@ impl Compartment {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
-        self.hook_panics.add(job.header().abort.take_late_panics());
 
         // FINISHING
         let now = self.now();
@@ -123,6 +122,7 @@ impl Compartment {
             let mut locked = self.locked.lock();
             let ran = locked.state.release(worker, outcome, now, &mut mail);
             self.vitals.learn(ran);
+            locked.state.note_pace(self.vitals.is_quick());
             self.seal(&mut locked, &mail);
             ran
         };
@@ -138,6 +138,12 @@ impl Compartment {
             let bulkhead = self.name();
             observer.on_finished(&FinishedEvent { bulkhead, worker, waited, ran, outcome });
         });
+    }
+
+    /// As if quick jobs had run before, for models.
+    #[cfg(all(test, watertight_loom))]
+    pub(crate) fn assume_quick_jobs(&self) {
+        self.locked.lock().state.note_pace(true);
     }
 
     /// Takes and runs one job if there is one: what a worker does, for models that play the worker.
