@@ -14,8 +14,7 @@ pub(super) struct Life {
     opened: Option<bool>,
     /// Threads that have been started and are not gone.
     alive: usize,
-    /// The workers in order, then the timekeeper; `None` before a thread has checked in, and when it
-    /// is gone.
+    /// The workers in order, then the timekeeper; `None` before a thread has checked in.
     here: Vec<Option<Here>>,
 }
 
@@ -24,21 +23,25 @@ pub(super) struct Life {
 struct Here {
     tid: Option<u32>,
     pinning: Pinning,
+    gone: bool,
 }
 
-/// One thread of a compartment that is there now.
+/// One thread of a compartment.
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "for reports of the process")]
 pub(crate) struct Thread {
     pub(crate) name: String,
     pub(crate) kind: ThreadKind,
     /// The system's number of it; `None` where it is not known.
     pub(crate) tid: Option<u32>,
+    #[allow(dead_code, reason = "the audit has no use for it")]
     pub(crate) pinning: Pinning,
+    /// It has run its last line. The system may show it a moment longer, or have given its number
+    /// to a stranger.
+    pub(crate) gone: bool,
 }
 
 /// What a thread of a bulkhead is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ThreadKind {
     /// Runs jobs; the worker's index, from 0.
@@ -90,8 +93,9 @@ impl Compartment {
     fn thread_gone(&self, worker: Option<usize>) {
         self.change_life(|life| {
             life.alive -= 1;
-            // Its number may soon be a stranger's.
-            life.place(worker).map(Option::take);
+            if let Some(Some(here)) = life.place(worker) {
+                here.gone = true;
+            }
         });
     }
 
@@ -109,7 +113,7 @@ impl Compartment {
     /// Notes that the present thread is there, as worker number `worker` or as the timekeeper, and
     /// blocks until it may begin. Says whether anything comes of it.
     pub(super) fn check_in(&self, worker: Option<usize>, pinning: Pinning) -> bool {
-        let here = Here { tid: current_tid(), pinning };
+        let here = Here { tid: current_tid(), pinning, gone: false };
         let mut life = self.life.lock();
         if let Some(place) = life.place(worker) {
             *place = Some(here);
@@ -135,16 +139,15 @@ impl Compartment {
         here.take(self.rules.threads).map(|here| here.pinning.clone()).collect()
     }
 
-    /// The threads that are there now: workers, timekeeper, helpers.
-    #[allow(dead_code, reason = "for reports of the process")]
+    /// The threads that have checked in, those that are gone too: workers, timekeeper, helpers.
     pub(crate) fn threads(&self) -> Vec<Thread> {
         let here = self.life.lock().here.clone();
         let workers = self.rules.threads;
         let own = here.into_iter().enumerate().filter_map(|(place, here)| {
-            let Here { tid, pinning } = here?;
+            let Here { tid, pinning, gone } = here?;
             let worker = (place < workers).then_some(place);
             let kind = worker.map_or(ThreadKind::Timekeeper, ThreadKind::Worker);
-            Some(Thread { name: self.thread_name_of(worker), kind, tid, pinning })
+            Some(Thread { name: self.thread_name_of(worker), kind, tid, pinning, gone })
         });
         own.chain(self.resource_threads()).collect()
     }

@@ -46,9 +46,10 @@ pub(crate) use self::life::Thread;
 pub use self::life::ThreadKind;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-use self::resource::Resources;
+pub(crate) use self::resource::Connections;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
-pub(crate) use self::resource::{Connections, Resource};
+pub(crate) use self::resource::Resource;
+use self::resource::Resources;
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
