@@ -69,7 +69,7 @@ pub use bulkhead::{
     SubmitFuture,
 };
 pub use compartment::{
-    AbortGuard, Context, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
+    AbortGuard, Context, Pinning, RejectionPolicy, Scheduling, ThreadInfo, ThreadKind, Totals,
 };
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Compartment;
 use super::affinity::Pinning;
+use super::scheduling::Scheduling;
 use crate::sync::{MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, current_tid, spawn};
 
 /// What the runtime and the threads tell each other.
@@ -23,6 +24,7 @@ pub(super) struct Life {
 struct Here {
     tid: Option<u32>,
     pinning: Pinning,
+    scheduling: Scheduling,
     gone: bool,
 }
 
@@ -112,8 +114,13 @@ impl Compartment {
 
     /// Notes that the present thread is there, as worker number `worker` or as the timekeeper, and
     /// blocks until it may begin. Says whether anything comes of it.
-    pub(super) fn check_in(&self, worker: Option<usize>, pinning: Pinning) -> bool {
-        let here = Here { tid: current_tid(), pinning, gone: false };
+    pub(super) fn check_in(
+        &self,
+        worker: Option<usize>,
+        pinning: Pinning,
+        scheduling: Scheduling,
+    ) -> bool {
+        let here = Here { tid: current_tid(), pinning, scheduling, gone: false };
         let mut life = self.life.lock();
         if let Some(place) = life.place(worker) {
             *place = Some(here);
@@ -129,14 +136,15 @@ impl Compartment {
     }
 
     /// Blocks until every thread has checked in, which takes it a few system calls and no user code.
-    /// Says what became of each worker's pinning.
-    pub(crate) fn wait_until_all_are_here(&self) -> Vec<Pinning> {
+    /// Says what became of each worker's pinning and scheduling.
+    pub(crate) fn wait_until_all_are_here(&self) -> (Vec<Pinning>, Vec<Scheduling>) {
         let mut life = self.life.lock();
         while life.here.iter().any(Option::is_none) {
             life = self.life_changed.wait(life);
         }
         let here = life.here.iter().flatten();
-        here.take(self.rules.threads).map(|here| here.pinning.clone()).collect()
+        let workers = here.take(self.rules.threads);
+        workers.map(|here| (here.pinning.clone(), here.scheduling.clone())).unzip()
     }
 
     /// The threads that have checked in, those that are gone too: workers, timekeeper, helpers.
@@ -144,7 +152,7 @@ impl Compartment {
         let here = self.life.lock().here.clone();
         let workers = self.rules.threads;
         let own = here.into_iter().enumerate().filter_map(|(place, here)| {
-            let Here { tid, pinning, gone } = here?;
+            let Here { tid, pinning, gone, .. } = here?;
             let worker = (place < workers).then_some(place);
             let kind = worker.map_or(ThreadKind::Timekeeper, ThreadKind::Worker);
             Some(Thread { name: self.thread_name_of(worker), kind, tid, pinning, gone })

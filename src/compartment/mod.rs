@@ -26,6 +26,7 @@ mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
+mod scheduling;
 mod slot;
 mod state;
 mod timekeeper;
@@ -50,6 +51,8 @@ pub(crate) use self::resource::Connections;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 pub(crate) use self::resource::Resource;
 use self::resource::Resources;
+pub use self::scheduling::Scheduling;
+pub(crate) use self::scheduling::{NICENESS, Precedence};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -75,6 +78,7 @@ pub(crate) struct Parts {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) hooks: Hooks,
     pub(crate) cores: Option<Arc<[usize]>>,
+    pub(crate) precedence: Option<Precedence>,
 }
 
 /// See the module.
@@ -91,6 +95,7 @@ pub(crate) struct Compartment {
     observer: Option<Arc<dyn Observer>>,
     hooks: Hooks,
     cores: Option<Arc<[usize]>>,
+    precedence: Option<Precedence>,
 
     locked: Mutex<Locked>,
     /// Idle workers sleep here. They are all alike, so waking any is as good as another.
@@ -148,6 +153,7 @@ impl Compartment {
             observer: parts.observer,
             hooks: parts.hooks,
             cores: parts.cores,
+            precedence: parts.precedence,
             locked: Mutex::new(Locked {
                 state: State::new(parts.rules),
                 wake_ups: 0,
