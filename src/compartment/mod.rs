@@ -28,6 +28,7 @@ mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
+mod scheduling;
 mod slot;
 mod state;
 mod timekeeper;
@@ -51,9 +52,12 @@ pub use self::life::ThreadKind;
 pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-use self::resource::Resources;
+pub(crate) use self::resource::Connections;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
-pub(crate) use self::resource::{Connections, Resource};
+pub(crate) use self::resource::Resource;
+use self::resource::Resources;
+pub use self::scheduling::Scheduling;
+pub(crate) use self::scheduling::{NICENESS, Precedence};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -79,6 +83,7 @@ pub(crate) struct Parts {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) hooks: Hooks,
     pub(crate) cores: Option<Arc<[usize]>>,
+    pub(crate) precedence: Option<Precedence>,
 }
 
 /// See the module.
@@ -95,6 +100,7 @@ pub(crate) struct Compartment {
     observer: Option<Arc<dyn Observer>>,
     hooks: Hooks,
     cores: Option<Arc<[usize]>>,
+    precedence: Option<Precedence>,
 
     locked: Mutex<Locked>,
     /// Idle workers sleep here. They are all alike, so waking any is as good as another.
@@ -153,6 +159,7 @@ impl Compartment {
             observer: parts.observer,
             hooks: parts.hooks,
             cores: parts.cores,
+            precedence: parts.precedence,
             locked: Mutex::new(Locked {
                 state: State::new(parts.rules),
                 wake_ups: 0,

@@ -5,7 +5,7 @@ use std::fmt;
 use super::context::Context;
 use super::job::Ran;
 use super::state::Taken;
-use super::{Compartment, Job, Mail, affinity, here};
+use super::{Compartment, Job, Mail, Scheduling, affinity, here, scheduling};
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};
 
@@ -39,7 +39,8 @@ impl Compartment {
             Some(cores) => affinity::pin(cores, worker),
             None => Pinning::NotAsked,
         };
-        if !self.check_in(Some(worker), pinned) {
+        let scheduled = self.precedence.map_or(Scheduling::NotAsked, scheduling::schedule);
+        if !self.check_in(Some(worker), pinned, scheduled) {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);
