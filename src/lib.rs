@@ -76,7 +76,8 @@ pub use bulkhead::{
     SubmitFuture,
 };
 pub use compartment::{
-    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
+    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, Scheduling, ThreadInfo,
+    ThreadKind, Totals,
 };
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,
@@ -93,7 +94,7 @@ pub use integrations::postgres;
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub use integrations::r2d2;
 pub use runtime::{
-    BulkheadPlan, HelperThread, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread,
-    UnstartedJob,
+    Audit, AuditedConnections, AuditedListener, AuditedThread, BulkheadPlan, HelperThread, Plan,
+    RemoteAddress, Runtime, RuntimeBuilder, ShutdownReport, StuckThread, UnstartedJob,
 };
 pub use time::{Clock, Deadline, ManualClock, MonotonicClock};

@@ -30,6 +30,7 @@ mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
+mod scheduling;
 mod slot;
 mod state;
 mod timekeeper;
@@ -55,9 +56,12 @@ pub use self::life::ThreadKind;
 pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-use self::resource::Resources;
+pub(crate) use self::resource::Connections;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
-pub(crate) use self::resource::{Connections, Resource};
+pub(crate) use self::resource::Resource;
+use self::resource::Resources;
+pub use self::scheduling::Scheduling;
+pub(crate) use self::scheduling::{NICENESS, Precedence};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -83,6 +87,7 @@ pub(crate) struct Parts {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) hooks: Hooks,
     pub(crate) cores: Option<Arc<[usize]>>,
+    pub(crate) precedence: Option<Precedence>,
 }
 
 /// See the module.
@@ -99,6 +104,7 @@ pub(crate) struct Compartment {
     observer: Option<Arc<dyn Observer>>,
     hooks: Hooks,
     cores: Option<Arc<[usize]>>,
+    precedence: Option<Precedence>,
 
     locked: Mutex<Locked>,
     /// Idle workers sleep here. They are all alike, so waking any is as good as another.
@@ -112,7 +118,6 @@ pub(crate) struct Compartment {
 
     /// By reason; the last is every arrival.
     counts: Stripes<{ Rejection::COUNT + 1 }>,
-    hook_panics: Tally,
     drop_panics: Tally,
 
     resources: Mutex<Resources>,
@@ -169,6 +174,7 @@ impl Compartment {
             observer: parts.observer,
             hooks: parts.hooks,
             cores: parts.cores,
+            precedence: parts.precedence,
             locked: Mutex::new(Locked {
                 state: State::new(parts.rules),
                 wake_ups: 0,
@@ -182,7 +188,6 @@ impl Compartment {
             door: AtomicU64::new(0),
             ready: Tally::new(0),
             counts: Stripes::new(),
-            hook_panics: Tally::new(0),
             drop_panics: Tally::new(0),
             resources: Mutex::new(Resources::default()),
             life: Mutex::new(Life::new(threads)),
@@ -355,7 +360,7 @@ impl Compartment {
 
     /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
     pub(crate) fn abort(&self, job: &Header) {
-        self.hook_panics.add(job.abort.give());
+        self.vitals.hook_panics.add(job.abort.give());
     }
 
     // ===== closing =====
@@ -439,7 +444,7 @@ impl Compartment {
     }
 
     pub(crate) fn hook_panics(&self) -> u64 {
-        self.hook_panics.get()
+        self.vitals.hook_panics.get()
     }
 
     pub(crate) fn drop_panics(&self) -> u64 {

@@ -19,7 +19,7 @@ pub(crate) trait Resource: Send + Sync {
     /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
 
-    /// Its helper threads that are there now.
+    /// Its helper threads that have checked in, those that are gone too.
     fn threads(&self) -> Vec<Thread>;
 
     /// What it has and had.
@@ -121,7 +121,6 @@ impl Compartment {
     }
 
     /// The connections of its clients and pools that are open now.
-    #[allow(dead_code, reason = "for reports of the process")]
     pub(crate) fn connections(&self) -> Connections {
         let held = self.resources.lock().held.clone();
         let mut all = Connections::default();

@@ -125,6 +125,7 @@ impl World {
             observer: None,
             hooks: Hooks::default(),
             cores: None,
+            precedence: None,
         });
         compartment.open(true);
         Self { bulkhead: Bulkhead::new(OwnerArc::new(compartment)), clock }

@@ -103,13 +103,15 @@ impl RuntimeBuilder {
                 observer: observer.clone(),
                 hooks: one.hooks,
                 cores: planned.cores.as_deref().map(Arc::from),
+                precedence: one.precedence,
             }))));
         }
 
         let watcher = watch(&*clock, &bulkheads);
         let threads = start(&bulkheads, &stack_sizes)?;
         for (bulkhead, planned) in bulkheads.iter().zip(&mut plan.bulkheads) {
-            planned.pinning = bulkhead.compartment().wait_until_all_are_here();
+            (planned.pinning, planned.scheduling) =
+                bulkhead.compartment().wait_until_all_are_here();
         }
         for bulkhead in &bulkheads {
             bulkhead.compartment().open(true);
@@ -204,6 +206,7 @@ fn plan(settings: &[Settings]) -> Result<Plan, BuildError> {
                 threads: workers.chain([thread_name(&label, None)]).collect(),
                 cores,
                 pinning: Vec::new(),
+                scheduling: Vec::new(),
             }
         });
     Ok(Plan {

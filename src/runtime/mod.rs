@@ -2,6 +2,7 @@
 //!
 //! Floor 4.
 
+mod audit;
 mod builder;
 mod cores;
 mod plan;
@@ -11,6 +12,7 @@ mod system;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::audit::{Audit, AuditedConnections, AuditedListener, AuditedThread, RemoteAddress};
 pub use self::builder::RuntimeBuilder;
 pub use self::plan::{BulkheadPlan, Plan};
 pub use self::shutdown::{HelperThread, ShutdownReport, StuckThread, UnstartedJob};
@@ -89,6 +91,13 @@ impl Runtime {
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Every thread and every connection of the process, by bulkhead, and the foreign ones: which
+    /// pools are still shared. See [`Audit`], also for what it costs.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        Audit::of([self])
     }
 
     /// Closes the runtime: lets nobody in, runs what has been accepted for at most `limit`, then ends

@@ -5,6 +5,8 @@
 
 mod aborting;
 mod asynchronous;
+#[cfg(target_os = "linux")]
+mod audit;
 mod building;
 mod cases;
 mod display;

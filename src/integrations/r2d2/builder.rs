@@ -1,6 +1,7 @@
 //! [`PoolBuilder`]: the description of one pool.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub struct PoolBuilder<M: ManageConnection> {
     max_lifetime: Duration,
     idle_limit: Duration,
     on_return: Option<OnReturn<M::Connection>>,
+    remote_address: Option<SocketAddr>,
     remotes: Option<Arc<Remotes>>,
 }
 
@@ -54,6 +56,7 @@ where
             max_lifetime: Duration::from_secs(30 * 60),
             idle_limit: Duration::from_secs(10 * 60),
             on_return: None,
+            remote_address: None,
             remotes: None,
         }
     }
@@ -125,6 +128,16 @@ where
         self
     }
 
+    /// Where the manager's connections go, for [`Runtime::audit`](crate::Runtime::audit): with it the
+    /// audit tells them from foreign ones, and marks the address if anybody else uses it too.
+    ///
+    /// It is believed, and opens no connection. Defaults to not known: only the manager knows where it
+    /// connects to.
+    pub fn remote_address(mut self, address: SocketAddr) -> Self {
+        self.remote_address = Some(address);
+        self
+    }
+
     /// Where the manager notes its connections, for reports of the process.
     #[cfg(feature = "postgres")]
     pub(crate) fn remotes(mut self, remotes: Arc<Remotes>) -> Self {
@@ -143,7 +156,8 @@ where
         let compartment = bulkhead.compartment();
         let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
         let size = u32::try_from(connections).unwrap_or(u32::MAX);
-        let Self { manager, connect_limit, test_after_idle, on_return, remotes, .. } = self;
+        let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
+        let (remote_address, remotes) = (self.remote_address, self.remotes);
 
         let helpers = Arc::new(Helpers::default());
         let keeper = Arc::new(Keeper::new(connections));
@@ -182,6 +196,7 @@ where
             keeper,
             attempts,
             helpers,
+            remote_address,
             remotes,
             waiting: AtomicU64::new(0),
         });
@@ -298,6 +313,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             max_lifetime,
             idle_limit,
             on_return,
+            remote_address,
             remotes: _,
         } = self;
         f.debug_struct("PoolBuilder")
@@ -307,6 +323,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             .field("max_lifetime", max_lifetime)
             .field("idle_limit", idle_limit)
             .field("on_return", &on_return.is_some())
+            .field("remote_address", remote_address)
             .finish_non_exhaustive()
     }
 }

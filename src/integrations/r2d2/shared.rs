@@ -1,5 +1,6 @@
 //! [`Shared`]: what all handles of a pool, its jobs and its bulkhead share.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::r2d2::ManageConnection;
@@ -28,7 +29,9 @@ where
     pub(super) keeper: Arc<Keeper<M>>,
     pub(super) attempts: Arc<Attempts>,
     pub(super) helpers: Arc<Helpers>,
-    /// Where its connections go, if the manager is ours and says so.
+    /// Where its connections go, if the user has said so.
+    pub(super) remote_address: Option<SocketAddr>,
+    /// The same, if the manager is ours and says so.
     pub(super) remotes: Option<Arc<Remotes>>,
     /// Workers that want a connection and have none yet.
     pub(super) waiting: AtomicU64,
@@ -154,7 +157,11 @@ where
             return Connections { known: remotes.list(), unknown: 0 };
         }
         let status = self.status();
-        Connections { known: Vec::new(), unknown: status.connections + status.unclosed }
+        let count = status.connections + status.unclosed;
+        match self.remote_address {
+            Some(address) => Connections { known: vec![Arc::from([address]); count], unknown: 0 },
+            None => Connections { known: Vec::new(), unknown: count },
+        }
     }
 
     fn is_over(&self) -> bool {
