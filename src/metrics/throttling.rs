@@ -46,7 +46,7 @@ mod tests {
         let expected = Throttling {
             periods: 100,
             throttled_periods: 7,
-            throttled: Duration::from_micros(1_500_000),
+            throttled: Duration::from_millis(1_500),
         };
         let v2 = "usage_usec 900\nuser_usec 1\nsystem_usec 2\nnr_periods 100\nnr_throttled 7\n\
                   throttled_usec 1500000\nnr_bursts 0\nburst_usec 0\n";

@@ -51,7 +51,7 @@ impl Tally {
         match answer {
             Ok(_) => self.add("ok"),
             Err(CallError::Rejected(refused)) => {
-                self.add(&format!("rejected {}", refused.reason()))
+                self.add(&format!("rejected {}", refused.reason()));
             }
             Err(CallError::NotStarted(ended)) => self.add(&format!("ended {}", ended.reason())),
             Err(CallError::TimedOut(_)) => self.add("timed_out"),
