@@ -4,13 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use ::postgres::config::Host;
-use ::postgres::{Client, Config};
+use ::postgres::tls::{MakeTlsConnect, TlsConnect};
+use ::postgres::{Client, Config, Socket};
 
 use super::manager::{Connection, Manager};
+use super::tls::{Connector, Tls};
 use super::transaction::Transaction;
-use crate::bulkhead::Bulkhead;
+use crate::bulkhead::{Bulkhead, JobHandle};
 use crate::compartment::Context;
-use crate::error::{BuildError, BuildErrorKind, CallError};
+use crate::error::{BuildError, BuildErrorKind, CallError, Rejected};
 use crate::integrations::r2d2::{ConnectionError, Pool, PoolStatus};
 use crate::time::Deadline;
 
@@ -28,7 +30,7 @@ pub struct Database {
 impl Database {
     /// Starts the description of a database that is reached by `config`.
     pub fn builder(config: Config) -> DatabaseBuilder {
-        DatabaseBuilder { config, connect_limit: Duration::from_secs(1) }
+        DatabaseBuilder { config, connector: None, connect_limit: Duration::from_secs(1) }
     }
 
     /// The bulkhead that the jobs run in.
@@ -74,6 +76,38 @@ impl Database {
         T: Send + 'static,
     {
         self.pool.call_until(deadline, |connection, context| connection.serve(context, job))
+    }
+
+    /// Hands `job` over and returns a handle to it, without a limit on the whole.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pool::submit`].
+    pub fn submit<F, T>(&self, job: F) -> Result<JobHandle<Result<T, ConnectionError>>, Rejected<F>>
+    where
+        F: FnOnce(&mut Client, &Context<'_>) -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.submit_until(Deadline::never(), job)
+    }
+
+    /// Hands `job` over with a deadline, as [`Bulkhead::submit_until`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pool::submit`].
+    pub fn submit_until<F, T>(
+        &self,
+        deadline: Deadline,
+        job: F,
+    ) -> Result<JobHandle<Result<T, ConnectionError>>, Rejected<F>>
+    where
+        F: FnOnce(&mut Client, &Context<'_>) -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.pool.submit_wrapped(deadline, job, |job, connection, context| {
+            connection.serve(context, job)
+        })
     }
 
     /// Runs `job` in a transaction: committed if it returns `Ok`, rolled back if it returns `Err` or
@@ -126,10 +160,31 @@ impl fmt::Debug for Database {
 #[derive(Debug)]
 pub struct DatabaseBuilder {
     config: Config,
+    connector: Option<Connector>,
     connect_limit: Duration,
 }
 
 impl DatabaseBuilder {
+    /// Encrypts the connections, by a connector such as that of tokio-postgres-rustls or of
+    /// postgres-native-tls. The requests to cancel a query are encrypted too.
+    ///
+    /// The configuration's `sslmode` says when: `require` always, `prefer`, which is its default, if
+    /// the server does TLS, `disable` never. So set `require` unless a plain connection will do. Whose
+    /// certificates are good is for the connector to say; it is given the host's name. The handshake
+    /// is within [`connect_limit`](DatabaseBuilder::connect_limit).
+    ///
+    /// Defaults to no TLS; then `require` is an error.
+    pub fn tls<T>(mut self, connector: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::TlsConnect: Send + 'static,
+        T::Stream: Send + 'static,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        self.connector = Some(Connector::new(connector));
+        self
+    }
+
     /// The longest that opening a connection may take, the handshake included, and that a job waits
     /// for one. Defaults to one second: within a data centre it takes some milliseconds. Zero is an
     /// error.
@@ -143,7 +198,8 @@ impl DatabaseBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: a limit of zero, a Unix socket (only TCP can be guarded), no host, or what
+    /// [`BuildError`]: a limit of zero, a Unix socket (only TCP can be guarded), no host, `sslmode`
+    /// `require` without a connector, or what
     /// [`PoolBuilder::build`](crate::r2d2::PoolBuilder::build) says.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Database, BuildError> {
         let name = bulkhead.name();
@@ -158,7 +214,10 @@ impl DatabaseBuilder {
                  ended",
             ));
         }
-        let manager = Manager::new(self.config, name, self.connect_limit);
+        let tls = Tls::of(&self.config, self.connector).map_err(|(setting, problem)| {
+            BuildError::new(BuildErrorKind::InvalidSetting, Some(name), setting, problem)
+        })?;
+        let manager = Manager::new(self.config, tls, name, self.connect_limit);
         let pool = Pool::builder(manager)
             .connect_limit(self.connect_limit)
             .on_return(Connection::tidy)

@@ -9,6 +9,7 @@ use ::postgres::{Client, Config};
 
 use super::frames::Rest;
 use super::guard::{Control, Guarding};
+use super::tls::Tls;
 use crate::compartment::Context;
 use crate::contain::contain;
 use crate::sync::Arc;
@@ -27,11 +28,12 @@ const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(crate) struct Manager {
     config: Config,
+    tls: Tls,
     connect_limit: Duration,
 }
 
 impl Manager {
-    pub(super) fn new(mut config: Config, name: &str, connect_limit: Duration) -> Self {
+    pub(super) fn new(mut config: Config, tls: Tls, name: &str, connect_limit: Duration) -> Self {
         // So that `pg_stat_activity` shows which bulkhead a query is of.
         if config.get_application_name().is_none() {
             config.application_name(name);
@@ -46,9 +48,10 @@ impl Manager {
             config.tcp_user_timeout(Duration::from_secs(30));
         }
         config.connect_timeout(connect_limit);
-        // What hands the socket over, before the first byte: see `guard`.
+        // What hands the socket over, before the first byte: see `guard`. What the user has set is
+        // in `tls`.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        Self { config, connect_limit }
+        Self { config, tls, connect_limit }
     }
 
     /// The configuration with every name looked up: the client would start a thread for each, and
@@ -79,6 +82,7 @@ impl Manager {
 pub(crate) struct Connection {
     client: Client,
     control: Arc<Control>,
+    tls: Tls,
 }
 
 impl Connection {
@@ -123,7 +127,8 @@ impl Drop for Connection {
         if self.control.was_cut_off() || self.control.rest() == Rest::Unfinished {
             let cancel = Arc::new(Control::default());
             cancel.limit_to(GOODBYE);
-            contain(|| drop(self.client.cancel_token().cancel_query(Guarding(cancel))));
+            let guarding = Guarding::new(cancel, self.tls.clone());
+            contain(|| drop(self.client.cancel_token().cancel_query(guarding)));
         }
         // The client says goodbye when it is dropped, and waits for that to be sent.
         self.control.limit_to(GOODBYE);
@@ -138,9 +143,9 @@ impl ::r2d2::ManageConnection for Manager {
         let config = self.resolved().map_err(ConnectError::Name)?;
         let control = Arc::new(Control::default());
         control.limit_to(self.connect_limit);
-        let client =
-            config.connect(Guarding(Arc::clone(&control))).map_err(ConnectError::Server)?;
-        Ok(Connection { client, control })
+        let guarding = Guarding::new(Arc::clone(&control), self.tls.clone());
+        let client = config.connect(guarding).map_err(ConnectError::Server)?;
+        Ok(Connection { client, control, tls: self.tls.clone() })
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), ConnectError> {

@@ -14,13 +14,14 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! The connections are plain TCP: TLS is not supported yet, and a Unix socket cannot be guarded.
+//! TLS is by a connector of your choice, see [`DatabaseBuilder::tls`]. A Unix socket cannot be guarded.
 
 mod database;
 mod fault;
 mod frames;
 mod guard;
 mod manager;
+mod tls;
 mod transaction;
 
 /// The client's crate in the version that is used here.

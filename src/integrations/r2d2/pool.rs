@@ -155,13 +155,27 @@ where
         F: FnOnce(&mut M::Connection, &Context<'_>) -> T + Send + 'static,
         T: Send + 'static,
     {
+        self.submit_wrapped(deadline, job, |job, connection, context| job(connection, context))
+    }
+
+    /// Hands over a job that `run` knows how to run with a connection.
+    pub(in crate::integrations) fn submit_wrapped<F, T>(
+        &self,
+        deadline: Deadline,
+        job: F,
+        run: impl FnOnce(F, &mut M::Connection, &Context<'_>) -> T + Send + 'static,
+    ) -> Result<JobHandle<Result<T, ConnectionError>>, Rejected<F>>
+    where
+        F: Send + 'static,
+        T: Send + 'static,
+    {
         // Ours goes around the caller's closure, which has to come back out of it when refused.
         let job = Arc::new(Mutex::new(Some(job)));
         let (inside, pool) = (Arc::clone(&job), self.clone());
         let around = move |context: &Context<'_>| {
             let job = take(&inside);
             drop(inside);
-            pool.run(job, context)
+            pool.run(|connection, context| run(job, connection, context), context)
         };
         self.bulkhead.submit_until(deadline, around).map_err(|refused| refused.with_job(take(&job)))
     }

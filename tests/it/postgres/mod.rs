@@ -1,28 +1,61 @@
 //! PostgreSQL: a real server, and servers that only accept.
 
+mod tls;
+
 use std::net::TcpListener;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use watertight::postgres::client::NoTls;
-use watertight::postgres::{Config, Database, Error, Fault, Transaction};
+use watertight::postgres::{Config, Database, DatabaseBuilder, Error, Fault, Transaction};
 use watertight::r2d2::ConnectionErrorKind;
 use watertight::{Bulkhead, CallError, Context, Deadline, Runtime};
 
-use crate::server::postgres;
+use crate::server::{MISSING, Server};
 use crate::support::{Gate, WATCHDOG, eventually, within};
 
+/// A server of this process alone, that a test may do anything to. `None`, with a loud word, where there
+/// are no programs for one; in CI that fails.
+fn throwaway() -> Option<Config> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    SERVER.get_or_init(|| start(&[], &[])).as_ref().map(Server::config)
+}
+
+fn start(settings: &[&str], files: &[(&str, &str)]) -> Option<Server> {
+    let server = Server::start(settings, files);
+    if server.is_none() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{MISSING}");
+        eprintln!("**** {MISSING}. This test is left out.");
+    }
+    server
+}
+
+/// The server of the variable `DATABASE_URL`, if it is set; otherwise a throwaway one. A test leaves
+/// nothing there, and stops and ends nothing but its own connections.
+fn postgres() -> Option<Config> {
+    let Some(url) = std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) else {
+        return throwaway();
+    };
+    Some(url.parse().unwrap_or_else(|error| panic!("DATABASE_URL is not understood: {error}")))
+}
+
 fn build(threads: usize, config: Config) -> (Runtime, Bulkhead, Database) {
+    build_with(threads, Database::builder(config))
+}
+
+fn build_with(threads: usize, database: DatabaseBuilder) -> (Runtime, Bulkhead, Database) {
     // A name of its own, so that the server can tell whose connections it has.
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("pg{}", NUMBER.fetch_add(1, Ordering::SeqCst));
+    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::SeqCst));
+    let name = format!("pg{process}-{number}");
     let runtime = Runtime::builder()
         .bulkhead(Bulkhead::builder(&*name).threads(threads).no_deadline())
         .build()
         .unwrap();
     let bulkhead = runtime.bulkhead(&name).unwrap();
-    let database = Database::builder(config).build(&bulkhead).unwrap();
+    let database = database.build(&bulkhead).unwrap();
     (runtime, bulkhead, database)
 }
 
