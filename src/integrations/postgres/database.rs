@@ -7,6 +7,8 @@ use ::postgres::config::Host;
 use ::postgres::tls::{MakeTlsConnect, TlsConnect};
 use ::postgres::{Client, Config, Socket};
 
+use super::check::{CheckError, ServerPlan};
+use super::conflict::{TransactionError, TransactionOptions};
 use super::manager::{Connection, Manager};
 use super::tls::{Connector, Tls};
 use super::transaction::Transaction;
@@ -14,6 +16,7 @@ use crate::bulkhead::{Bulkhead, JobHandle};
 use crate::compartment::Context;
 use crate::error::{BuildError, BuildErrorKind, CallError, Rejected};
 use crate::integrations::r2d2::{ConnectionError, Pool, PoolStatus};
+use crate::sync::{Arc, Tally};
 use crate::time::Deadline;
 
 /// A bulkhead with connections to PostgreSQL of its own, as many as it has threads. Cheap to clone.
@@ -25,6 +28,10 @@ use crate::time::Deadline;
 #[derive(Clone)]
 pub struct Database {
     pool: Pool<Manager>,
+    /// How often a transaction was run again.
+    retries: Arc<Tally>,
+    /// The server's address, as the configuration has it.
+    server: Arc<str>,
 }
 
 impl Database {
@@ -113,6 +120,9 @@ impl Database {
     /// Runs `job` in a transaction: committed if it returns `Ok`, rolled back if it returns `Err` or
     /// panics.
     ///
+    /// If `job` returns `Ok` although the server has refused a statement, the transaction is lost, and
+    /// that is the server's error (25P02), never a success.
+    ///
     /// The time that the call has left is the transaction's `statement_timeout`, set together with
     /// `BEGIN`, so that a server that is well ends a late statement by itself and the connection is
     /// kept.
@@ -127,7 +137,7 @@ impl Database {
         T: Send + 'static,
         E: From<::postgres::Error> + Send + 'static,
     {
-        self.call(|client, context| Transaction::run(client, context, job))
+        self.pool.call(|connection, context| once(connection, context, job))
     }
 
     /// Runs `job` in a transaction until `deadline`, instead of the bulkhead's own limit.
@@ -145,13 +155,139 @@ impl Database {
         T: Send + 'static,
         E: From<::postgres::Error> + Send + 'static,
     {
-        self.call_until(deadline, |client, context| Transaction::run(client, context, job))
+        self.pool.call_until(deadline, |connection, context| once(connection, context, job))
     }
+
+    /// Runs `job` in a transaction with `options`: it may be kept apart from others, and run again when
+    /// it loses to another one.
+    ///
+    /// ```no_run
+    /// # use watertight::postgres::{Database, Error};
+    /// use watertight::postgres::{IsolationLevel, TransactionOptions};
+    ///
+    /// # fn buy(orders: &Database) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// let careful = TransactionOptions::new().isolation(IsolationLevel::Serializable).attempts(5);
+    /// let left = orders.transaction_with(careful, |tx, _| -> Result<i32, Error> {
+    ///     let left: i32 = tx.query_one("select pieces from stock where product = 42", &[])?.get(0);
+    ///     tx.execute("update stock set pieces = $1 where product = 42", &[&(left - 1)])?;
+    ///     Ok(left - 1)
+    /// })??;
+    /// # let _ = left;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`call`](Database::call); inside, a [`TransactionError`] with the number of attempts and
+    /// the last one's error, as for [`transaction`](Database::transaction).
+    pub fn transaction_with<F, T, E>(
+        &self,
+        options: TransactionOptions,
+        job: F,
+    ) -> Result<Result<T, TransactionError<E>>, CallError<ConnectionError>>
+    where
+        F: FnMut(&mut Transaction<'_>, &Context<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<::postgres::Error> + Send + 'static,
+    {
+        self.pool.call(self.again(options, job))
+    }
+
+    /// Runs `job` in a transaction with `options` until `deadline`, instead of the bulkhead's own limit.
+    ///
+    /// # Errors
+    ///
+    /// As for [`transaction_with`](Database::transaction_with).
+    pub fn transaction_with_until<F, T, E>(
+        &self,
+        deadline: Deadline,
+        options: TransactionOptions,
+        job: F,
+    ) -> Result<Result<T, TransactionError<E>>, CallError<ConnectionError>>
+    where
+        F: FnMut(&mut Transaction<'_>, &Context<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<::postgres::Error> + Send + 'static,
+    {
+        self.pool.call_until(deadline, self.again(options, job))
+    }
+
+    /// How often a transaction was run again since the database was built, because it had lost to
+    /// another one.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        self.retries.get()
+    }
+
+    /// Asks the server whether it has connections enough for this database, as [`check`](super::check)
+    /// does for several.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckError`]: it has too few, or did not answer.
+    pub fn check(&self) -> Result<ServerPlan, CheckError> {
+        ServerPlan::of(self)
+    }
+
+    /// What tells this pool from others.
+    pub(super) fn id(&self) -> u64 {
+        self.pool.id()
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn again<F, T, E>(
+        &self,
+        options: TransactionOptions,
+        job: F,
+    ) -> impl FnOnce(&mut Connection, &Context<'_>) -> Result<T, TransactionError<E>> + use<F, T, E>
+    where
+        F: FnMut(&mut Transaction<'_>, &Context<'_>) -> Result<T, E>,
+        E: From<::postgres::Error>,
+    {
+        let retries = Arc::clone(&self.retries);
+        move |connection, context| {
+            connection.serve(context, |client, context| options.run(client, context, &retries, job))
+        }
+    }
+}
+
+/// Where the server is, for people to read.
+fn address(config: &Config) -> String {
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
+        let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(host) => format!("{host}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(path) => path.display().to_string(),
+        }
+    });
+    hosts.collect::<Vec<_>>().join(",")
+}
+
+fn once<F, T, E>(connection: &mut Connection, context: &Context<'_>, job: F) -> Result<T, E>
+where
+    F: FnOnce(&mut Transaction<'_>, &Context<'_>) -> Result<T, E>,
+    E: From<::postgres::Error>,
+{
+    connection.serve(context, |client, context| {
+        let ended = Transaction::run(client, context, TransactionOptions::new(), job);
+        ended.map_err(|failed| failed.cause)
+    })
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("pool", &self.pool).finish()
+        let Self { pool, retries, server } = self;
+        f.debug_struct("Database")
+            .field("pool", pool)
+            .field("server", server)
+            .field("retries", &retries.get())
+            .finish()
     }
 }
 
@@ -214,6 +350,7 @@ impl DatabaseBuilder {
                  ended",
             ));
         }
+        let server = address(&self.config).into();
         let tls = Tls::of(&self.config, self.connector).map_err(|(setting, problem)| {
             BuildError::new(BuildErrorKind::InvalidSetting, Some(name), setting, problem)
         })?;
@@ -222,6 +359,6 @@ impl DatabaseBuilder {
             .connect_limit(self.connect_limit)
             .on_return(Connection::tidy)
             .build(bulkhead)?;
-        Ok(Database { pool })
+        Ok(Database { pool, retries: Arc::default(), server })
     }
 }

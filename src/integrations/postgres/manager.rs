@@ -102,15 +102,17 @@ impl Connection {
 
     /// Leaves no transaction and no half-read answer to the next job.
     pub(super) fn tidy(&mut self) -> Result<(), ::postgres::Error> {
+        // It is the job's time that this takes, and its thread.
+        self.control.limit_further(PING);
+        if self.control.rest() == Rest::Failed {
+            // An ordinary error must not cost the connection.
+            self.client.batch_execute("")?;
+        }
         match self.control.rest() {
-            Rest::InTransaction => {
-                // It is the job's time that this takes, and its thread.
-                self.control.limit_further(PING);
-                self.client.batch_execute("ROLLBACK")
-            }
+            Rest::InTransaction => self.client.batch_execute("ROLLBACK"),
             // An answer that is not read to its end could take as long as its query; the pool finds
             // the connection spoilt and closes it.
-            Rest::Idle | Rest::Unfinished => Ok(()),
+            Rest::Idle | Rest::Failed | Rest::Unfinished => Ok(()),
         }
     }
 

@@ -63,6 +63,12 @@ where
         &self.bulkhead
     }
 
+    /// What tells this pool from others.
+    #[cfg(feature = "postgres")]
+    pub(in crate::integrations) fn id(&self) -> u64 {
+        self.owner.0.id
+    }
+
     /// The numbers of the pool at this instant.
     #[must_use]
     pub fn status(&self) -> PoolStatus {

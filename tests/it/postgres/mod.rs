@@ -1,5 +1,7 @@
 //! PostgreSQL: a real server, and servers that only accept.
 
+mod conflicts;
+mod planning;
 mod tls;
 
 use std::net::TcpListener;
@@ -9,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use watertight::postgres::client::NoTls;
-use watertight::postgres::{Config, Database, DatabaseBuilder, Error, Fault, Transaction};
+use watertight::postgres::{Client, Config, Database, DatabaseBuilder, Error, Fault, Transaction};
 use watertight::r2d2::ConnectionErrorKind;
 use watertight::{Bulkhead, CallError, Context, Deadline, Runtime};
 
@@ -57,6 +59,36 @@ fn build_with(threads: usize, database: DatabaseBuilder) -> (Runtime, Bulkhead, 
     let bulkhead = runtime.bulkhead(&name).unwrap();
     let database = database.build(&bulkhead).unwrap();
     (runtime, bulkhead, database)
+}
+
+/// A table that nobody else has, gone after the test.
+struct Table {
+    name: String,
+    client: Client,
+}
+
+impl Table {
+    fn new(config: &Config, columns: &str) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::SeqCst));
+        let name = format!("watertight_test_{process}_{number}");
+        let mut client = config.connect(NoTls).unwrap();
+        client.batch_execute(&format!("create table {name} ({columns})")).unwrap();
+        Self { name, client }
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let dropped = self.client.batch_execute(&format!("drop table {}", self.name));
+        assert!(dropped.is_ok() || thread::panicking(), "{dropped:?}");
+    }
 }
 
 fn soon() -> Deadline {
@@ -149,7 +181,7 @@ fn a_shutdown_s_limit_ends_a_query() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_process_that_is_stopped_holds_neither_caller_nor_thread() {
-    let Some(config) = postgres() else { return };
+    let Some(config) = throwaway() else { return };
     let (_runtime, bulkhead, database) = build(1, config);
     let stopped = backend(&database);
     let signal = |name: &str| {
@@ -182,21 +214,25 @@ impl From<Error> for Failure {
 #[test]
 fn a_transaction_commits_on_ok_and_rolls_back_on_err_and_panic() {
     let Some(config) = postgres() else { return };
-    let (_runtime, _bulkhead, database) = build(1, config);
-    let table = "create table if not exists paid (cents int4); truncate paid";
-    database.call(move |client, _| client.batch_execute(table)).unwrap().unwrap();
-    let pay = |tx: &mut Transaction<'_>| tx.execute("insert into paid values (990)", &[]);
+    let (_runtime, _bulkhead, database) = build(1, config.clone());
+    let table = Table::new(&config, "cents int4");
+    let (insert, count) =
+        (format!("insert into {table} values (990)"), format!("select count(*) from {table}"));
+    let pay = move |tx: &mut Transaction<'_>| tx.execute(&*insert, &[]);
     let count = || {
-        let count = database.call(|client, _| -> Result<i64, Error> {
-            Ok(client.query_one("select count(*) from paid", &[])?.get(0))
+        let count = count.clone();
+        let count = database.call(move |client, _| -> Result<i64, Error> {
+            Ok(client.query_one(&*count, &[])?.get(0))
         });
         count.unwrap().unwrap()
     };
-    let paid = database.transaction(move |tx, _| -> Result<u64, Failure> { Ok(pay(tx)?) });
+    let first = pay.clone();
+    let paid = database.transaction(move |tx, _| -> Result<u64, Failure> { Ok(first(tx)?) });
     assert_eq!(paid.unwrap().unwrap(), 1);
     assert_eq!(count(), 1);
+    let second = pay.clone();
     let changed = database.transaction(move |tx, _| -> Result<(), Failure> {
-        pay(tx)?;
+        second(tx)?;
         Err(Failure::Mind)
     });
     assert!(matches!(changed.unwrap(), Err(Failure::Mind)));
@@ -209,9 +245,8 @@ fn a_transaction_commits_on_ok_and_rolls_back_on_err_and_panic() {
     assert_eq!(count(), 1);
 
     // C80: begun by hand and left open.
-    let open =
-        database.call(|client, _| client.batch_execute("begin; insert into paid values (1)"));
-    open.unwrap().unwrap();
+    let open = format!("begin; insert into {table} values (1)");
+    database.call(move |client, _| client.batch_execute(&open)).unwrap().unwrap();
     assert_eq!(count(), 1, "the next job sees nothing of it");
 }
 
@@ -293,4 +328,19 @@ fn a_unix_socket_is_refused_when_it_is_built() {
     config.host_path("/run/postgresql");
     let error = Database::builder(config).build(&runtime.bulkhead("unix").unwrap()).unwrap_err();
     assert_eq!((error.bulkhead(), error.setting()), (Some("unix"), "host"));
+}
+
+#[test]
+fn an_error_of_a_statement_costs_no_connection() {
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(1, config);
+    let before = backend(&database);
+    for wrong in ["select 1 / 0", "selct", "begin; select 1 / 0"] {
+        let simple = database.call(move |client, _| client.batch_execute(wrong));
+        assert!(simple.unwrap().is_err());
+        assert_eq!(backend(&database), before, "{wrong}");
+    }
+    let prepared = database.call(|client, _| client.query("select 1 / $1::int4", &[&0_i32]));
+    assert!(prepared.unwrap().is_err());
+    assert_eq!(backend(&database), before);
 }
