@@ -1,6 +1,8 @@
 //! [`Database`]: a bulkhead whose jobs receive a PostgreSQL client.
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::postgres::config::Host;
@@ -10,6 +12,7 @@ use ::postgres::{Client, Config, Socket};
 use super::check::{CheckError, ServerPlan};
 use super::conflict::{TransactionError, TransactionOptions};
 use super::manager::{Connection, Manager};
+use super::names::{LookUp, system_look_up};
 use super::tls::{Connector, Tls};
 use super::transaction::Transaction;
 use crate::bulkhead::{Bulkhead, JobHandle};
@@ -37,7 +40,12 @@ pub struct Database {
 impl Database {
     /// Starts the description of a database that is reached by `config`.
     pub fn builder(config: Config) -> DatabaseBuilder {
-        DatabaseBuilder { config, connector: None, connect_limit: Duration::from_secs(1) }
+        DatabaseBuilder {
+            config,
+            connector: None,
+            look_up: Arc::new(system_look_up),
+            connect_limit: Duration::from_secs(1),
+        }
     }
 
     /// The bulkhead that the jobs run in.
@@ -293,10 +301,10 @@ impl fmt::Debug for Database {
 
 /// Describes a database. Made by [`Database::builder`].
 #[must_use = "a description does nothing until it is built"]
-#[derive(Debug)]
 pub struct DatabaseBuilder {
     config: Config,
     connector: Option<Connector>,
+    look_up: LookUp,
     connect_limit: Duration,
 }
 
@@ -318,6 +326,18 @@ impl DatabaseBuilder {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         self.connector = Some(Connector::new(connector));
+        self
+    }
+
+    /// Looks names up with `look_up(host, port)` instead of the system's resolver. It runs on the
+    /// bulkhead's connecting thread and may block; a literal address never comes to it. An answer is
+    /// believed for 30 seconds, and longer while there is only an error instead. The port of what it
+    /// returns does not matter.
+    pub fn look_up(
+        mut self,
+        look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        self.look_up = Arc::new(look_up);
         self
     }
 
@@ -354,11 +374,23 @@ impl DatabaseBuilder {
         let tls = Tls::of(&self.config, self.connector).map_err(|(setting, problem)| {
             BuildError::new(BuildErrorKind::InvalidSetting, Some(name), setting, problem)
         })?;
-        let manager = Manager::new(self.config, tls, name, self.connect_limit);
+        let manager = Manager::new(self.config, tls, self.look_up, name, self.connect_limit);
         let pool = Pool::builder(manager)
             .connect_limit(self.connect_limit)
             .on_return(Connection::tidy)
             .build(bulkhead)?;
         Ok(Database { pool, retries: Arc::default(), server })
+    }
+}
+
+impl fmt::Debug for DatabaseBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Taken apart in full, so that a new setting cannot be forgotten here.
+        let Self { config, connector, look_up: _, connect_limit } = self;
+        f.debug_struct("DatabaseBuilder")
+            .field("config", config)
+            .field("connector", connector)
+            .field("connect_limit", connect_limit)
+            .finish_non_exhaustive()
     }
 }

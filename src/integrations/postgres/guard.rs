@@ -216,11 +216,19 @@ pub(super) struct Guarding {
     tls: Tls,
     /// Whose certificate the server must have.
     host: String,
+    /// When the last of several hosts must have answered, and how much of that time one may take.
+    share: Option<(Instant, Duration)>,
 }
 
 impl Guarding {
+    /// For one host, as `control` says.
     pub(super) const fn new(control: Arc<Control>, tls: Tls) -> Self {
-        Self { control, tls, host: String::new() }
+        Self { control, tls, host: String::new(), share: None }
+    }
+
+    /// For several hosts in turn, until `until` in all: one that is silent leaves time for the next.
+    pub(super) fn in_turn(self, until: Instant, each: Duration) -> Self {
+        Self { share: Some((until, each)), ..self }
     }
 }
 
@@ -231,7 +239,7 @@ impl MakeTlsConnect<Socket> for Guarding {
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Self> {
         let (control, tls) = (Arc::clone(&self.control), self.tls.clone());
-        Ok(Self { control, tls, host: host.to_owned() })
+        Ok(Self { control, tls, host: host.to_owned(), share: self.share })
     }
 }
 
@@ -241,7 +249,11 @@ impl TlsConnect<Socket> for Guarding {
     type Future = Pin<Box<dyn Future<Output = io::Result<Guard>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        let Self { control, tls, host } = self;
+        let Self { control, tls, host, share } = self;
+        if let Some((until, each)) = share {
+            control.limit(Some(until));
+            control.limit_further(each);
+        }
         Box::pin(async move {
             let mut limit = Limit { control, timer: None };
             let mut opening = pin!(tls.open(socket, host));

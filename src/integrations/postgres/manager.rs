@@ -1,14 +1,15 @@
 //! [`Manager`]: opens guarded connections, on the pool's own threads.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ::postgres::config::{Host, SslMode, SslNegotiation};
+use ::postgres::config::{SslMode, SslNegotiation};
+use ::postgres::error::SqlState;
 use ::postgres::{Client, Config};
 
 use super::frames::Rest;
 use super::guard::{Control, Guarding};
+use super::names::{LookUp, Names};
 use super::tls::Tls;
 use crate::compartment::Context;
 use crate::contain::contain;
@@ -29,11 +30,18 @@ const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
 pub(crate) struct Manager {
     config: Config,
     tls: Tls,
+    names: Names,
     connect_limit: Duration,
 }
 
 impl Manager {
-    pub(super) fn new(mut config: Config, tls: Tls, name: &str, connect_limit: Duration) -> Self {
+    pub(super) fn new(
+        mut config: Config,
+        tls: Tls,
+        look_up: LookUp,
+        name: &str,
+        connect_limit: Duration,
+    ) -> Self {
         // So that `pg_stat_activity` shows which bulkhead a query is of.
         if config.get_application_name().is_none() {
             config.application_name(name);
@@ -47,34 +55,10 @@ impl Manager {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(30));
         }
-        config.connect_timeout(connect_limit);
         // What hands the socket over, before the first byte: see `guard`. What the user has set is
         // in `tls`.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        Self { config, tls, connect_limit }
-    }
-
-    /// The configuration with every name looked up: the client would start a thread for each, and
-    /// wait for it without a limit. This runs on the pool's connecting thread, which may wait.
-    fn resolved(&self) -> io::Result<Config> {
-        let mut config = self.config.clone();
-        if !config.get_hostaddrs().is_empty() {
-            return Ok(config);
-        }
-        for host in self.config.get_hosts() {
-            if let Host::Tcp(host) = host {
-                let address = match host.parse::<IpAddr>() {
-                    Ok(address) => address,
-                    Err(_) => (host.as_str(), 0)
-                        .to_socket_addrs()?
-                        .next()
-                        .ok_or_else(|| io::Error::other(format!("{host:?} has no address")))?
-                        .ip(),
-                };
-                config.hostaddr(address);
-            }
-        }
-        Ok(config)
+        Self { config, tls, names: Names::new(look_up), connect_limit }
     }
 }
 
@@ -142,11 +126,15 @@ impl ::r2d2::ManageConnection for Manager {
     type Error = ConnectError;
 
     fn connect(&self) -> Result<Connection, ConnectError> {
-        let config = self.resolved().map_err(ConnectError::Name)?;
+        let (config, each) =
+            self.names.resolve(&self.config, self.connect_limit).map_err(ConnectError::Name)?;
         let control = Arc::new(Control::default());
-        control.limit_to(self.connect_limit);
-        let guarding = Guarding::new(Arc::clone(&control), self.tls.clone());
-        let client = config.connect(guarding).map_err(ConnectError::Server)?;
+        let mut guarding = Guarding::new(Arc::clone(&control), self.tls.clone());
+        // The name's time is not the server's.
+        if let Some(until) = Instant::now().checked_add(self.connect_limit) {
+            guarding = guarding.in_turn(until, each);
+        }
+        let client = config.connect(guarding).map_err(ConnectError::of)?;
         Ok(Connection { client, control, tls: self.tls.clone() })
     }
 
@@ -166,14 +154,30 @@ impl ::r2d2::ManageConnection for Manager {
 pub enum ConnectError {
     /// Its name could not be looked up.
     Name(io::Error),
+    /// It has as many connections already as it, the database or the user may have.
+    TooManyConnections(::postgres::Error),
     /// It did not answer in time, or said no.
     Server(::postgres::Error),
+}
+
+impl ConnectError {
+    fn of(error: ::postgres::Error) -> Self {
+        if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) {
+            Self::TooManyConnections(error)
+        } else {
+            Self::Server(error)
+        }
+    }
 }
 
 impl std::fmt::Display for ConnectError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(_) => f.write_str("the database server's name could not be looked up"),
+            Self::TooManyConnections(_) => f.write_str(
+                "the database server has no connection left: give a bulkhead fewer `threads`, or \
+                 the server more `max_connections`",
+            ),
             Self::Server(_) => f.write_str("the database server could not be connected to"),
         }
     }
@@ -183,7 +187,7 @@ impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Name(error) => Some(error),
-            Self::Server(error) => Some(error),
+            Self::TooManyConnections(error) | Self::Server(error) => Some(error),
         }
     }
 }

@@ -23,6 +23,7 @@ mod fault;
 mod frames;
 mod guard;
 mod manager;
+mod names;
 mod tls;
 mod transaction;
 

@@ -1,6 +1,7 @@
 //! PostgreSQL: a real server, and servers that only accept.
 
 mod conflicts;
+mod hung;
 mod planning;
 mod tls;
 
