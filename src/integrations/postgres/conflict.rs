@@ -14,6 +14,11 @@ use super::transaction::{Failed, Transaction};
 use crate::compartment::Context;
 use crate::sync::Tally;
 
+/// How much before the call's deadline the server ends a statement, if that is long away: so that its
+/// word arrives in time, and the connection need not be cut off. A server that is slow would otherwise
+/// have to open a new one for each late call.
+const EARLIER: Duration = Duration::from_millis(25);
+
 /// How a transaction is begun, and how often. For
 /// [`Database::transaction_with`](super::Database::transaction_with).
 ///
@@ -74,8 +79,9 @@ impl TransactionOptions {
         };
         let access = if self.read_only { " READ ONLY" } else { "" };
         match remaining {
-            // Zero would mean none.
             Some(left) => {
+                let left = left.saturating_sub(EARLIER.min(left / 8));
+                // Zero would mean none.
                 let millis = left.as_millis().clamp(1, i32::MAX as u128);
                 format!("BEGIN{isolation}{access}; SET LOCAL statement_timeout = {millis}")
             }
@@ -191,6 +197,8 @@ mod tests {
         assert_eq!(careful.begin(None), "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY");
         let late = options.begin(Some(Duration::ZERO));
         assert_eq!(late, "BEGIN; SET LOCAL statement_timeout = 1");
+        let usual = options.begin(Some(Duration::from_secs(1)));
+        assert_eq!(usual, "BEGIN; SET LOCAL statement_timeout = 975");
         let ages = options.begin(Some(Duration::MAX));
         assert_eq!(ages, "BEGIN; SET LOCAL statement_timeout = 2147483647");
     }

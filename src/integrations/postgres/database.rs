@@ -131,9 +131,9 @@ impl Database {
     /// If `job` returns `Ok` although the server has refused a statement, the transaction is lost, and
     /// that is the server's error (25P02), never a success.
     ///
-    /// The time that the call has left is the transaction's `statement_timeout`, set together with
-    /// `BEGIN`, so that a server that is well ends a late statement by itself and the connection is
-    /// kept.
+    /// The time that the call has left, less an eighth or 25 ms, is the transaction's
+    /// `statement_timeout`, set together with `BEGIN`. So a server that is well ends a late statement by
+    /// itself: the job has error 57014 a moment before the deadline, and the connection is kept.
     ///
     /// # Errors
     ///

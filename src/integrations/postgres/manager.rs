@@ -22,10 +22,6 @@ const GOODBYE: Duration = Duration::from_millis(200);
 /// How long a ping of an idle connection may take.
 const PING: Duration = Duration::from_secs(1);
 
-/// How much longer than the job's deadline the socket is waited for: so that a server that is well
-/// ends the statement by its own limit first, and the connection is kept.
-const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
-
 #[derive(Debug)]
 pub(crate) struct Manager {
     config: Config,
@@ -70,13 +66,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Runs a job with the client: every wait ends a little after its deadline, or at an abort.
+    /// Runs a job with the client: every wait ends at its deadline, or at an abort.
     pub(super) fn serve<F, T>(&mut self, context: &Context<'_>, job: F) -> T
     where
         F: FnOnce(&mut Client, &Context<'_>) -> T,
     {
         match context.remaining() {
-            Some(left) => self.control.limit_to(left.saturating_add(AFTER_THE_SERVER)),
+            Some(left) => self.control.limit_to(left),
             None => self.control.limit(None),
         }
         let control = Arc::clone(&self.control);

@@ -265,7 +265,7 @@ fn a_transaction_s_statements_have_the_call_s_time_as_their_limit_and_no_others(
     let after = database
         .call(move |client, _| -> Result<i64, Error> { Ok(client.query_one(show, &[])?.get(0)) });
     assert_eq!(after.unwrap().unwrap(), 0);
-    // Ended by the server's own limit, a connection is as good as ever.
+    // Ended by a limit of the server's, a connection is as good as ever.
     let late = database.transaction(|tx, _| {
         tx.batch_execute("set local statement_timeout = 20; select pg_sleep(60)")
     });
@@ -273,6 +273,65 @@ fn a_transaction_s_statements_have_the_call_s_time_as_their_limit_and_no_others(
     assert_eq!(late.code().map(|code| code.code()), Some("57014"));
     assert_eq!(watertight::postgres::fault(&late), Fault::Overload { retry_after: None });
     assert_eq!(backend(&database), before);
+}
+
+#[test]
+fn a_statement_that_is_late_is_ended_by_the_server_and_its_connection_is_kept() {
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(1, config);
+    // The server is ahead by some milliseconds, which a busy machine may take away.
+    eventually("the server is first", || {
+        let before = backend(&database);
+        let deadline = Deadline::after(Duration::from_millis(500));
+        let late =
+            database.transaction_until(deadline, |tx, _| tx.batch_execute("select pg_sleep(60)"));
+        let ended = matches!(&late, Ok(Err(error)) if error.code().is_some_and(|code| code.code() == "57014"));
+        ended && backend(&database) == before
+    });
+}
+
+/// How many rounds of a race to run; the variable `WATERTIGHT_ROUNDS` asks for more than usual.
+fn rounds(usual: usize) -> usize {
+    std::env::var("WATERTIGHT_ROUNDS").map_or(usual, |rounds| rounds.parse().unwrap())
+}
+
+#[test]
+fn a_late_cancel_never_hits_another_job() {
+    const CALLERS: usize = 4;
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(CALLERS, config);
+    let race = || {
+        let database = database.clone();
+        move || {
+            let (mut cut_off, mut limit) = (0, Duration::from_millis(2));
+            for round in 0..rounds(2_000) / CALLERS {
+                let raced = database.call_until(Deadline::after(limit), |client, _| {
+                    client.batch_execute("select pg_sleep(0.001)")
+                });
+                // The deadline hunts the end of the answer, however busy the machine is.
+                if matches!(&raced, Ok(Ok(()))) {
+                    limit = limit.mul_f64(0.8);
+                } else {
+                    limit = limit.mul_f64(1.25);
+                    cut_off += 1;
+                }
+                // In no answer, be it its own, may there be a cancel: those are sent for connections
+                // that nobody has any more.
+                let next =
+                    database.call(|client, _| client.batch_execute("select pg_sleep(0.0005)"));
+                for answer in [raced, next.map_err(|error| panic!("{round}: {error}"))] {
+                    if let Ok(Err(error)) = answer {
+                        assert!(error.code().is_none(), "{round}: {error:?}");
+                    }
+                }
+            }
+            cut_off
+        }
+    };
+    let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(race())).collect();
+    let cut_off: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    println!("{cut_off} of {} were cut off", rounds(2_000));
+    assert!(cut_off > 0 && cut_off < rounds(2_000), "the deadlines raced with the answers");
 }
 
 #[test]
