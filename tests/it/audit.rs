@@ -412,11 +412,11 @@ mod databases {
     use watertight::postgres::{Database, Error};
 
     use super::*;
-    use crate::server::postgres;
+    use crate::postgres::throwaway;
 
     #[test]
     fn a_database_s_connections_are_its_bulkhead_s_and_marked_as_shared_with_another_s() {
-        let Some(config) = postgres() else { return };
+        let Some(config) = throwaway() else { return };
         let runtime = build(&["au-orders", "au-reports"]);
         let port = config.get_ports()[0];
         let remote = RemoteAddress::Tcp(([127, 0, 0, 1], port).into());

@@ -17,6 +17,8 @@ mod hostile;
 mod http;
 mod leftovers;
 mod observing;
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod outage;
 #[cfg(feature = "r2d2")]
 mod pooled;
 #[cfg(feature = "postgres")]

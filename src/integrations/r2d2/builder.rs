@@ -97,7 +97,9 @@ where
         self
     }
 
-    /// How old a connection may become. Looked at every 30 seconds, and only while it is idle.
+    /// How old a connection may become. It is closed when its job brings it back after three quarters of
+    /// this time to all of it, by chance: so that those that were opened together are not replaced
+    /// together. One that is idle is closed within 30 seconds after all of this time.
     ///
     /// Defaults to 30 minutes, so that connections move on after a fail-over or a change of the
     /// server's address. [`Duration::MAX`] means no limit. Zero is an error.
@@ -192,6 +194,7 @@ where
             about: Arc::clone(&compartment.vitals),
             connect_limit,
             test_after_idle,
+            max_lifetime: self.max_lifetime,
             open: Mutex::new(Some(Open { pool, manager, on_return })),
             keeper,
             attempts,

@@ -28,6 +28,10 @@ pub(super) struct Tracked<M: ManageConnection> {
     pub(super) connection: Option<M::Connection>,
     /// When a job last brought it back; `None` as long as it is new.
     pub(super) used: Option<Instant>,
+    /// When it is too old, if ever. Known from its first job on.
+    pub(super) retires: Option<Instant>,
+    /// It is too old.
+    pub(super) retired: bool,
     /// A job has it, or left it in a state that nobody knows.
     pub(super) dirty: bool,
     keeper: Arc<Keeper<M>>,
@@ -136,7 +140,14 @@ where
                 self.attempts.end(None);
                 self.attempts.news.spread();
                 let keeper = Arc::clone(&self.keeper);
-                Ok(Tracked { connection: Some(connection), used: None, dirty: false, keeper })
+                Ok(Tracked {
+                    connection: Some(connection),
+                    used: None,
+                    retires: None,
+                    retired: false,
+                    dirty: false,
+                    keeper,
+                })
             }
             Err(why) => {
                 self.attempts.end(Some(why));
@@ -151,6 +162,9 @@ where
     }
 
     fn has_broken(&self, tracked: &mut Tracked<M>) -> bool {
+        if tracked.retired {
+            return true;
+        }
         let broken = match &mut tracked.connection {
             Some(connection) if !tracked.dirty => {
                 let mut broken = true;

@@ -24,6 +24,7 @@ where
     pub(super) about: Arc<Vitals>,
     pub(super) connect_limit: Duration,
     pub(super) test_after_idle: Duration,
+    pub(super) max_lifetime: Duration,
     /// What ends with the pool; `None` from then on.
     pub(super) open: Mutex<Option<Open<M>>>,
     pub(super) keeper: Arc<Keeper<M>>,
