@@ -34,7 +34,7 @@ const HOLD: &str = r#"
 trap '' INT TERM
 "$1/initdb" -D "$2/data" -U postgres -A trust --no-sync --no-instructions -E UTF8 --locale=C >"$2/log" 2>&1 || exit 1
 "$1/postgres" -D "$2/data" -h 127.0.0.1 -p "$3" -k "$2" -F -c shared_buffers=16MB \
-    -c max_connections=60 -c autovacuum=off >>"$2/log" 2>&1 &
+    -c max_connections=300 -c autovacuum=off >>"$2/log" 2>&1 &
 read -r _
 kill -QUIT $!
 wait $!
@@ -82,19 +82,22 @@ fn start(programs: &Path) -> Server {
     Server { port, _shell: shell }
 }
 
-/// How to reach the server. `None`, with a loud word, where there are no programs for one; in CI that
-/// fails.
+/// How to reach the server, for a test. `None`, with a loud word, where there are no programs for one;
+/// in CI that fails.
 pub(crate) fn postgres() -> Option<Config> {
+    let found = find();
+    if found.is_none() {
+        let missing = "**** there are no PostgreSQL server programs; `tests/run` installs them";
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{missing}");
+        eprintln!("{missing}, and this test is left out");
+    }
+    found
+}
+
+/// How to reach the server, which the first call starts. `None` where there are no programs for one.
+pub(crate) fn find() -> Option<Config> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let programs = programs();
-        if programs.is_none() {
-            let missing = "**** there are no PostgreSQL server programs; `tests/run` installs them";
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{missing}");
-            eprintln!("{missing}, and this test is left out");
-        }
-        programs.map(|programs| start(&programs))
-    });
+    let server = SERVER.get_or_init(|| programs().map(|programs| start(&programs)));
     let port = server.as_ref()?.port;
     let mut config = Config::new();
     config.host("127.0.0.1").port(port).user("postgres").dbname("postgres");
