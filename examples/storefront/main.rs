@@ -30,6 +30,7 @@ mod picture;
 mod report;
 mod run;
 mod shared;
+mod targets;
 mod verdict;
 
 use std::env;

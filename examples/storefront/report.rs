@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::figures::{Figures, Measured};
 use crate::run::Mode;
-use crate::verdict::{self, Mark, Target, Verdict};
+use crate::targets::{Mark, Target, targets};
+use crate::verdict::Verdict;
 
 const TOO_NOISY: &str = "too_noisy: the load generator could not keep its schedule\n";
 
@@ -20,7 +21,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(measured: &Measured, quick: bool) -> Self {
-        let targets = verdict::targets(measured, quick);
+        let targets = targets(measured, quick);
         let verdict = Verdict::of(measured, &targets, quick);
         Self { measured: *measured, targets, verdict }
     }
