@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use watertight::postgres::client::{NoTls, Row, config::Host};
+use watertight::postgres::types::Type;
 use watertight::postgres::{Client, Config, Database as Isolated, Error};
 use watertight::{Bulkhead, Deadline};
 
@@ -30,7 +31,7 @@ const LEAST_CONNECTIONS: u32 = 40;
 
 /// When the server ends a statement of the bulkhead's: before its page gives up after 48 ms, so that
 /// the error is there in time for the connection to be kept.
-const STATEMENT_MILLIS: u32 = 40;
+const STATEMENT_MILLIS: u32 = 38;
 
 pub(super) struct Postgres {
     /// Goes straight to the server, so that it works while the road is blocked.
@@ -155,7 +156,7 @@ struct Stock {
 impl Reviews for Stock {
     fn summary(&self, product: u32, _: Instant) -> Result<(u32, f64), Failure> {
         let product = i32::try_from(product)?;
-        read(&self.pool.get()?.query_one(self.query.as_str(), &[&product])?)
+        read(&self.pool.get()?.query_typed_one(&self.query, &[(&product, Type::INT4)])?)
     }
 }
 
@@ -192,7 +193,7 @@ impl Reviews for Guarded {
         let (query, usage) = (self.query.clone(), self.usage.clone());
         let row = self.database.call_until(Deadline::at(until), move |client, _| {
             usage.count_taken();
-            client.query_one(query.as_str(), &[&product])
+            client.query_typed_one(&query, &[(&product, Type::INT4)])
         })??;
         read(&row)
     }
