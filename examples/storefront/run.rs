@@ -306,13 +306,19 @@ mod tests {
             for build in [Build::Shared, Build::Watertight] {
                 let storefront = start(build, &dependencies).expect("the build starts");
                 until_whole(&storefront, build, kind);
-                dependencies.set(Part::Reviews, Pace::Never).expect("it hangs");
+                dependencies.set(Part::Reviews, Mode::Hung.pace()).expect("it hangs");
                 let visitors: Vec<_> = (0..3).map(|_| visit(&storefront)).collect();
                 for visitor in visitors {
                     assert!(!visitor.join().expect("no panic"), "{build}, {kind:?}: no reviews");
                 }
                 let healthy = Pace::Millis(Part::Reviews.healthy_millis());
                 dependencies.set(Part::Reviews, healthy).expect("it returns");
+                let is_free = drain(&*storefront, Instant::now());
+                if !is_free {
+                    // Dropping it would wait for its threads.
+                    std::mem::forget(storefront);
+                    panic!("{build}, {kind:?}: what it held was not answered");
+                }
                 until_whole(&storefront, build, kind);
             }
         }
