@@ -29,9 +29,9 @@ mod server;
 /// and some for everybody else.
 const LEAST_CONNECTIONS: u32 = 40;
 
-/// When the server ends a statement of the bulkhead's: before its page gives up after 48 ms, so that
-/// the error is there in time for the connection to be kept.
-const STATEMENT_MILLIS: u32 = 38;
+/// How long before its call's limit the server ends a statement of the bulkhead's, so that the error
+/// is there in time for the connection to be kept.
+const FOR_THE_ANSWER: Duration = Duration::from_millis(8);
 
 pub(super) struct Postgres {
     /// Goes straight to the server, so that it works while the road is blocked.
@@ -125,10 +125,8 @@ impl Database for Postgres {
     }
 
     fn isolated(&self, bulkhead: &Bulkhead) -> Result<Box<dyn Reviews>, Failure> {
-        let mut config = self.config.clone();
-        config.options(&format!("-c statement_timeout={STATEMENT_MILLIS}"));
         Ok(Box::new(Guarded {
-            database: Isolated::builder(config).build(bulkhead)?,
+            database: Isolated::builder(self.config.clone()).build(bulkhead)?,
             query: self.query(),
             usage: self.usage.clone(),
         }))
@@ -191,11 +189,17 @@ impl Reviews for Guarded {
     fn summary(&self, product: u32, until: Instant) -> Result<(u32, f64), Failure> {
         let product = i32::try_from(product)?;
         let (query, usage) = (self.query.clone(), self.usage.clone());
-        let row = self.database.call_until(Deadline::at(until), move |client, _| {
+        self.database.call_until(Deadline::at(until), move |client, _| {
             usage.count_taken();
-            client.query_typed_one(&query, &[(&product, Type::INT4)])
-        })??;
-        read(&row)
+            // A call may have waited for its connection.
+            let left = until.saturating_duration_since(Instant::now());
+            let millis = left.saturating_sub(FOR_THE_ANSWER).as_millis();
+            if millis == 0 {
+                return Err("there is no time left for a statement".into());
+            }
+            client.batch_execute(&format!("SET statement_timeout = {millis}"))?;
+            read(&client.query_typed_one(&query, &[(&product, Type::INT4)])?)
+        })?
     }
 
     fn brings_threads(&self) -> bool {
