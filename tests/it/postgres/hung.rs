@@ -4,8 +4,11 @@
 //! What is left behind is counted in a process of its own.
 #![cfg(target_os = "linux")]
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use watertight::postgres::client::NoTls;
@@ -208,6 +211,15 @@ fn a_server_that_refuses_a_connection_is_told_from_one_that_is_silent() {
     recovers("the right password", || call(&database)(Deadline::after(WATCHDOG)));
     drop(database);
 
+    // Those of the databases above are closed a moment after they are dropped.
+    let mut others = || {
+        let query = "select count(*) from pg_stat_activity where backend_type = 'client backend'";
+        outside.query_one(query, &[]).unwrap().get::<_, i64>(0) - 1
+    };
+    let start = Instant::now();
+    while others() > 0 {
+        assert!(start.elapsed() < WATCHDOG, "the first connections are still there");
+    }
     let mut config = server.config();
     config.user("plain");
     let mut taken = Vec::new();
@@ -253,7 +265,7 @@ fn a_name_server_that_is_dead_holds_neither_callers_nor_workers_nor_a_second_thr
 #[test]
 fn a_second_host_is_connected_to_when_the_first_accepts_and_is_silent() {
     let Some(server) = throwaway() else { return };
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut config = Config::new();
     config.host("127.0.0.1").port(silent.local_addr().unwrap().port());
     config.host("127.0.0.1").port(server.get_ports()[0]).user("postgres").dbname("postgres");
@@ -263,27 +275,58 @@ fn a_second_host_is_connected_to_when_the_first_accepts_and_is_silent() {
     assert_eq!(asked.unwrap().unwrap(), 100);
 }
 
-/// Speaks as much of the protocol as a client needs to connect, and answers a query without end.
-fn endless() -> SocketAddr {
-    use std::io::{Read, Write};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
+/// Speaks as much of the protocol as a client needs to connect, and leaves the rest to `serve`. Counts
+/// its connections.
+fn pretending(
+    serve: impl Fn(TcpStream) + Clone + Send + 'static,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&connections);
+    thread::spawn(move || {
         for mut client in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                let _ = client.read(&mut bytes);
+            counted.fetch_add(1, Ordering::SeqCst);
+            let serve = serve.clone();
+            thread::spawn(move || {
+                let _ = client.read(&mut [0; 4096]);
                 // Come in; here is a key to cancel with; ready.
                 let hello = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x01Z\0\0\0\x05I";
                 let _ = client.write_all(hello);
-                let _ = client.read(&mut bytes);
-                let row = b"D\0\0\0\x0b\0\x01\0\0\0\x01x".repeat(10_000);
-                let columns =
-                    b"T\0\0\0\x1a\0\x01n\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
-                let _ = client.write_all(columns);
-                while client.write_all(&row).is_ok() {}
+                serve(client);
             });
         }
+    });
+    (address, connections)
+}
+
+#[test]
+fn an_error_costs_no_connection_though_the_server_is_ready_only_a_while_after_it() {
+    let (server, connections) = pretending(|mut client| {
+        let mut request = [0; 4096];
+        while let Ok(n @ 1..) = client.read(&mut request) {
+            let is_empty = request[..n] == *b"Q\0\0\0\x05\0";
+            let answer: &[u8] =
+                if is_empty { b"I\0\0\0\x04" } else { b"E\0\0\0\x17SERROR\0C42601\0Mno\0\0" };
+            let _ = client.write_all(answer);
+            thread::sleep(Duration::from_millis(50));
+            let _ = client.write_all(b"Z\0\0\0\x05I");
+        }
+    });
+    let (_runtime, _, database) = build(1, at(server));
+    for _ in 0..3 {
+        let wrong = database.call(|client, _| client.batch_execute("selct")).unwrap();
+        assert_eq!(wrong.unwrap_err().code().map(|code| code.code()), Some("42601"));
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+fn endless() -> SocketAddr {
+    let (address, _) = pretending(|mut client| {
+        let _ = client.read(&mut [0; 4096]);
+        let row = b"D\0\0\0\x0b\0\x01\0\0\0\x01x".repeat(10_000);
+        let columns = b"T\0\0\0\x1a\0\x01n\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
+        let _ = client.write_all(columns);
+        while client.write_all(&row).is_ok() {}
     });
     address
 }
