@@ -487,7 +487,7 @@ mod databases {
             let this = "a_database_plans_for_the_descriptors_that_its_connections_take";
             return alone(&format!("audit::databases::{this}"), 256);
         }
-        let Some(config) = postgres() else { return };
+        let Some(config) = throwaway() else { return };
         let bulkhead = |name: &str, threads| Bulkhead::builder(name).threads(threads).no_deadline();
         let runtime = Runtime::builder()
             .bulkhead(bulkhead("au-fits", 1))
