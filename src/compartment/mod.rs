@@ -9,12 +9,14 @@
 //! - each job's slot and body (`job`, `slot`): its answer and its closure.
 //! - each job's abort orders (`abort`): how to reach it while it is blocked.
 //! - `life`, `resources`: which threads and connections are there.
+//! - `descriptors`: how many the pools of the runtime have planned for.
 
 mod abort;
 mod affinity;
 mod alarms;
 mod context;
 mod delivery;
+mod descriptors;
 mod door;
 mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
@@ -44,6 +46,9 @@ pub use self::affinity::Pinning;
 pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
+pub(crate) use self::descriptors::Descriptors;
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
+pub(crate) use self::descriptors::PlannedDescriptors;
 use self::door::Door;
 pub use self::histogram::Histogram;
 pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
@@ -88,6 +93,7 @@ pub(crate) struct Parts {
     pub(crate) hooks: Hooks,
     pub(crate) cores: Option<Arc<[usize]>>,
     pub(crate) precedence: Option<Precedence>,
+    pub(crate) descriptors: Arc<Descriptors>,
 }
 
 /// See the module.
@@ -105,6 +111,9 @@ pub(crate) struct Compartment {
     hooks: Hooks,
     cores: Option<Arc<[usize]>>,
     precedence: Option<Precedence>,
+    /// Of the whole runtime.
+    #[cfg_attr(not(any(feature = "http", feature = "r2d2")), allow(dead_code))]
+    descriptors: Arc<Descriptors>,
 
     locked: Mutex<Locked>,
     /// Idle workers sleep here. They are all alike, so waking any is as good as another.
@@ -175,6 +184,7 @@ impl Compartment {
             hooks: parts.hooks,
             cores: parts.cores,
             precedence: parts.precedence,
+            descriptors: parts.descriptors,
             locked: Mutex::new(Locked {
                 state: State::new(parts.rules),
                 wake_ups: 0,

@@ -126,6 +126,7 @@ impl World {
             hooks: Hooks::default(),
             cores: None,
             precedence: None,
+            descriptors: Arc::default(),
         });
         compartment.open(true);
         Self { bulkhead: Bulkhead::new(OwnerArc::new(compartment)), clock }

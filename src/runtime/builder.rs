@@ -86,6 +86,7 @@ impl RuntimeBuilder {
         let mut plan = plan(&settings)?;
 
         let id = next_id();
+        let descriptors = Arc::default();
         let labels: Vec<_> =
             settings.iter().map(|one| (one.name.as_str(), one.rules.threads)).collect();
         let labels = self::labels(&labels);
@@ -104,6 +105,7 @@ impl RuntimeBuilder {
                 hooks: one.hooks,
                 cores: planned.cores.as_deref().map(Arc::from),
                 precedence: one.precedence,
+                descriptors: Arc::clone(&descriptors),
             }))));
         }
 

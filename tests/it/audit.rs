@@ -125,19 +125,23 @@ fn after_the_shutdown_no_thread_is_left_but_those_that_are_stuck() {
     eventually("it is gone", || threads_of(&runtime.audit(), "au-stuck").is_empty());
 }
 
+/// Runs a test in a process of its own that may have so many file descriptors.
+fn alone(test: &str, descriptors: u32) {
+    let inner = child(test, "alone");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""));
+    command.arg(inner.get_program()).args(inner.get_args());
+    command.envs(inner.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = ends(test, command);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
 #[test]
 fn an_audit_without_a_free_descriptor_says_what_it_could_not_see() {
     if part().is_none() {
-        let name = "audit::an_audit_without_a_free_descriptor_says_what_it_could_not_see";
-        let alone = child(name, "the one without");
-        let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -n 32; exec \"$0\" \"$@\""]);
-        command.arg(alone.get_program()).args(alone.get_args());
-        command.envs(alone.get_envs().filter_map(|(key, value)| Some((key, value?))));
-        let output = ends("an audit without a free descriptor", command);
-        assert!(output.status.success(), "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
-        return;
+        let this = "audit::an_audit_without_a_free_descriptor_says_what_it_could_not_see";
+        return alone(this, 32);
     }
     let runtime = build(&["au-full"]);
     let taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
@@ -157,7 +161,7 @@ mod pools {
     use std::time::Duration;
 
     use watertight::r2d2::{ManageConnection, Pool};
-    use watertight::{AuditedConnections, RemoteAddress};
+    use watertight::{AuditedConnections, BuildErrorKind, RemoteAddress};
 
     use super::*;
 
@@ -294,6 +298,37 @@ mod pools {
     }
 
     #[test]
+    fn connections_past_the_limit_on_descriptors_are_refused_with_both_numbers() {
+        if part().is_none() {
+            let this = "connections_past_the_limit_on_descriptors_are_refused_with_both_numbers";
+            return alone(&format!("audit::pools::{this}"), 64);
+        }
+        let (_listener, address) = server();
+        let runtime = build(&["au-few", "au-more"]);
+        let pool = |bulkhead, connections| {
+            let pool = Pool::builder(Connections(address)).connections(connections);
+            pool.build(&runtime.bulkhead(bulkhead).unwrap())
+        };
+        let refused = |bulkhead, connections, total: &str| {
+            let error = pool(bulkhead, connections).unwrap_err();
+            assert_eq!(error.kind(), BuildErrorKind::DescriptorLimit, "{error}");
+            assert_eq!((error.bulkhead(), error.setting()), (Some(bulkhead), "connections"));
+            let text = error.to_string();
+            for part in [&format!("that is {total},"), "RLIMIT_NOFILE allows 64"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        };
+        // 32 of the 64 are left to the rest of the process.
+        refused("au-few", 33, "33");
+        let few = pool("au-few", 30).unwrap();
+        refused("au-more", 3, "33");
+        let _more = pool("au-more", 2).unwrap();
+        drop(few);
+        // What a pool had planned for is free when it is closed.
+        eventually("there is room again", || pool("au-few", 30).is_ok());
+    }
+
+    #[test]
     fn helpers_that_hang_are_listed_after_the_shutdown_that_reports_them() {
         /// A server that nobody reaches until the gate is open.
         struct Hanging(Gate);
@@ -412,11 +447,11 @@ mod databases {
     use watertight::postgres::{Database, Error};
 
     use super::*;
-    use crate::server::postgres;
+    use crate::postgres::throwaway;
 
     #[test]
     fn a_database_s_connections_are_its_bulkhead_s_and_marked_as_shared_with_another_s() {
-        let Some(config) = postgres() else { return };
+        let Some(config) = throwaway() else { return };
         let runtime = build(&["au-orders", "au-reports"]);
         let port = config.get_ports()[0];
         let remote = RemoteAddress::Tcp(([127, 0, 0, 1], port).into());
@@ -444,5 +479,30 @@ mod databases {
 
         assert!(runtime.shutdown(crate::support::WATCHDOG).unwrap().is_clean());
         assert_eq!(own("au-orders"), []);
+    }
+
+    #[test]
+    fn a_database_plans_for_the_descriptors_that_its_connections_take() {
+        if part().is_none() {
+            let this = "a_database_plans_for_the_descriptors_that_its_connections_take";
+            return alone(&format!("audit::databases::{this}"), 256);
+        }
+        let Some(config) = throwaway() else { return };
+        let bulkhead = |name: &str, threads| Bulkhead::builder(name).threads(threads).no_deadline();
+        let runtime = Runtime::builder()
+            .bulkhead(bulkhead("au-fits", 1))
+            .bulkhead(bulkhead("au-56", 56))
+            .build()
+            .unwrap();
+        let database =
+            |name| Database::builder(config.clone()).build(&runtime.bulkhead(name).unwrap());
+        let fits = database("au-fits").unwrap();
+        let before = runtime.audit().descriptors.unwrap();
+        fits.call(|_, _| ()).unwrap();
+        let each = runtime.audit().descriptors.unwrap() - before;
+        // With 32 for the rest there is room for 55 more: of four each, and of no more.
+        let error = database("au-56").unwrap_err();
+        assert!(error.to_string().contains(&format!("of {each} file descriptors each")), "{error}");
+        assert!(error.to_string().contains("that is 228, and 32 more"), "{error}");
     }
 }

@@ -20,6 +20,8 @@ mod leftovers;
 #[cfg(feature = "prometheus")]
 mod metrics;
 mod observing;
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod outage;
 #[cfg(feature = "r2d2")]
 mod pooled;
 #[cfg(feature = "postgres")]

@@ -9,12 +9,12 @@ use super::builder::ClientBuilder;
 use super::resolver::Names;
 use super::seat::{Lines, Seat};
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Connections, Context, Holdings, Resource, Thread};
+use crate::compartment::{Connections, Context, Holdings, PlannedDescriptors, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 use crate::time::Deadline;
 
 /// A bulkhead with an HTTP agent of its own. Cheap to clone, safe to keep.
@@ -154,6 +154,8 @@ pub(super) struct Wires {
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
     pub(super) remotes: Arc<Remotes>,
+    /// `None` from the close on.
+    pub(super) planned: Mutex<Option<PlannedDescriptors>>,
 }
 
 impl Resource for Wires {
@@ -161,6 +163,7 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
+        self.planned.lock().take();
     }
 
     fn threads(&self) -> Vec<Thread> {

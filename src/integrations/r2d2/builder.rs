@@ -40,6 +40,7 @@ pub struct PoolBuilder<M: ManageConnection> {
     idle_limit: Duration,
     on_return: Option<OnReturn<M::Connection>>,
     remote_address: Option<SocketAddr>,
+    descriptors_each: u64,
     remotes: Option<Arc<Remotes>>,
 }
 
@@ -57,6 +58,7 @@ where
             idle_limit: Duration::from_secs(10 * 60),
             on_return: None,
             remote_address: None,
+            descriptors_each: 1,
             remotes: None,
         }
     }
@@ -97,7 +99,9 @@ where
         self
     }
 
-    /// How old a connection may become. Looked at every 30 seconds, and only while it is idle.
+    /// How old a connection may become. It is closed when its job brings it back after three quarters of
+    /// this time to all of it, by chance: so that those that were opened together are not replaced
+    /// together. One that is idle is closed within 30 seconds after all of this time.
     ///
     /// Defaults to 30 minutes, so that connections move on after a fail-over or a change of the
     /// server's address. [`Duration::MAX`] means no limit. Zero is an error.
@@ -138,6 +142,13 @@ where
         self
     }
 
+    /// How many file descriptors one connection takes.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn descriptors_each(mut self, number: u64) -> Self {
+        self.descriptors_each = number;
+        self
+    }
+
     /// Where the manager notes its connections, for reports of the process.
     #[cfg(feature = "postgres")]
     pub(crate) fn remotes(mut self, remotes: Arc<Remotes>) -> Self {
@@ -150,11 +161,14 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it. Then no
-    /// thread is left behind.
+    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it; also if the
+    /// connections of all the runtime's pools, and 32 file descriptors for the rest of the process, are
+    /// more than `RLIMIT_NOFILE` allows. Then no thread is left behind.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Pool<M>, BuildError> {
         let compartment = bulkhead.compartment();
         let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
+        let planned =
+            compartment.plan_descriptors("connections", connections, self.descriptors_each)?;
         let size = u32::try_from(connections).unwrap_or(u32::MAX);
         let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
         let (remote_address, remotes) = (self.remote_address, self.remotes);
@@ -192,10 +206,12 @@ where
             about: Arc::clone(&compartment.vitals),
             connect_limit,
             test_after_idle,
+            max_lifetime: self.max_lifetime,
             open: Mutex::new(Some(Open { pool, manager, on_return })),
             keeper,
             attempts,
             helpers,
+            planned: Mutex::new(Some(planned)),
             remote_address,
             remotes,
             waiting: AtomicU64::new(0),
@@ -314,6 +330,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             idle_limit,
             on_return,
             remote_address,
+            descriptors_each: _,
             remotes: _,
         } = self;
         f.debug_struct("PoolBuilder")

@@ -29,6 +29,8 @@ pub(super) struct Tracked<M: ManageConnection> {
     pub(super) connection: Option<M::Connection>,
     /// When a job last brought it back; `None` as long as it is new.
     pub(super) used: Option<Instant>,
+    /// When it is too old, if ever. Known from its first job on.
+    pub(super) retires: Option<Instant>,
     /// Why it is to be given up: a job has it, or left it in a state that nobody knows. `None` if the
     /// next job may have it.
     pub(super) parting: Option<Parting>,
@@ -150,6 +152,7 @@ where
                 Ok(Tracked {
                     connection: Some(connection),
                     used: None,
+                    retires: None,
                     parting: None,
                     keeper: Arc::clone(&self.keeper),
                     attempts: Arc::clone(&self.attempts),

@@ -7,7 +7,7 @@ use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::{Connections, Holdings, Parting, Resource, Thread};
+use crate::compartment::{Connections, Holdings, Parting, PlannedDescriptors, Resource, Thread};
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
@@ -24,11 +24,14 @@ where
     pub(super) about: Arc<Vitals>,
     pub(super) connect_limit: Duration,
     pub(super) test_after_idle: Duration,
+    pub(super) max_lifetime: Duration,
     /// What ends with the pool; `None` from then on.
     pub(super) open: Mutex<Option<Open<M>>>,
     pub(super) keeper: Arc<Keeper<M>>,
     pub(super) attempts: Arc<Attempts>,
     pub(super) helpers: Arc<Helpers>,
+    /// `None` from the close on.
+    pub(super) planned: Mutex<Option<PlannedDescriptors>>,
     /// Where its connections go, if the user has said so.
     pub(super) remote_address: Option<SocketAddr>,
     /// The same, if the manager is ours and says so.
@@ -121,6 +124,7 @@ where
 {
     fn close(&self) {
         self.attempts.closed.raise();
+        self.planned.lock().take();
         let Some(open) = self.open.lock().take() else { return };
         let Open { pool, manager, on_return } = open;
         // With its last reference r2d2's pool hands its idle connections to the keeper, and lets
