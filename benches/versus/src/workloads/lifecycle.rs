@@ -47,7 +47,7 @@ fn start_and_stop<P: Pool>() -> Result<Figures, Failure> {
         for _ in 0..TIMES {
             let start = Instant::now();
             let pool = P::start(WORKERS, WORKERS)?;
-            pool.call(work::empty)?;
+            pool.call(work::empty(1))?;
             let stop = Instant::now();
             starts.push(stop.duration_since(start).as_secs_f64() * 1e6);
             if pool.stop()? {
