@@ -68,7 +68,9 @@ pub use bulkhead::{
     Batch, Bulkhead, BulkheadBuilder, CallFuture, CancelOnDrop, Footprint, JobHandle, Snapshot,
     SubmitFuture,
 };
-pub use compartment::{AbortGuard, Context, Pinning, RejectionPolicy, ThreadInfo, Totals};
+pub use compartment::{
+    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, ThreadInfo, ThreadKind, Totals,
+};
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,
     ShutdownError, TimeLimit, TimedOut, UnknownBulkhead,

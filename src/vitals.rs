@@ -40,6 +40,11 @@ impl Vitals {
         }
     }
 
+    /// Whether jobs usually end sooner than a thread can be put to sleep and woken.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.pace().is_some_and(|pace| pace < Duration::from_micros(20))
+    }
+
     /// How long until `jobs` jobs have ended, all threads working.
     pub(crate) fn time_for(&self, jobs: usize) -> Option<Duration> {
         let rounds = jobs.div_ceil(self.threads.max(1));

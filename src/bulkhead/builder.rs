@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compartment::{Hooks, RejectionPolicy, Rules, ThreadInfo};
+use crate::compartment::{DEFAULT_BOUNDS, Hooks, MOST_BOUNDS, RejectionPolicy, Rules, ThreadInfo};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::name::Name;
 use crate::sync::Arc;
@@ -21,6 +21,8 @@ pub struct BulkheadBuilder {
     queue_limit: Option<Duration>,
     call_limit: Option<Duration>,
     refuse_late: bool,
+    wait_bounds: Vec<Duration>,
+    run_bounds: Vec<Duration>,
     cores: Option<CoreRequest>,
     stack_size: Option<usize>,
     hooks: Hooks,
@@ -67,6 +69,8 @@ impl BulkheadBuilder {
             queue_limit: None,
             call_limit: Some(Duration::from_secs(1)),
             refuse_late: false,
+            wait_bounds: DEFAULT_BOUNDS.to_vec(),
+            run_bounds: DEFAULT_BOUNDS.to_vec(),
             cores: None,
             stack_size: None,
             hooks: Hooks::default(),
@@ -128,6 +132,23 @@ impl BulkheadBuilder {
     /// tried may still make it.
     pub fn refuse_late(mut self, refuse: bool) -> Self {
         self.refuse_late = refuse;
+        self
+    }
+
+    /// The bounds of the buckets that waits before a start are counted in: ascending, above zero, at
+    /// most 64, each included in its bucket. What exceeds the last is counted by itself.
+    ///
+    /// Defaults to 17 bounds from 100 microseconds to 30 seconds. Others make sense if the queue limit
+    /// lies between two of them.
+    pub fn wait_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
+        self.wait_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
+        self
+    }
+
+    /// The bounds of the buckets that run times are counted in, as for
+    /// [`wait_buckets`](BulkheadBuilder::wait_buckets).
+    pub fn run_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
+        self.run_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
         self
     }
 
@@ -226,12 +247,19 @@ impl BulkheadBuilder {
         if self.stack_size == Some(0) {
             return Err(wrong("stack_size", "is 0 bytes; leave it unset for the default".into()));
         }
+        for (setting, bounds) in
+            [("wait_buckets", &self.wait_bounds), ("run_buckets", &self.run_bounds)]
+        {
+            check_bounds(bounds).map_err(|problem| wrong(setting, problem))?;
+        }
         let rules = Rules {
             threads: self.threads,
             queue,
             policy: self.policy,
             queue_limit: self.queue_limit,
             refuse_late: self.refuse_late,
+            wait_bounds: self.wait_bounds.into(),
+            run_bounds: self.run_bounds.into(),
         };
         let (call_limit, cores) = (self.call_limit, self.cores);
         Ok(Settings {
@@ -242,6 +270,21 @@ impl BulkheadBuilder {
             stack_size: self.stack_size,
             hooks: self.hooks,
         })
+    }
+}
+
+fn check_bounds(bounds: &[Duration]) -> Result<(), String> {
+    if bounds.len() > MOST_BOUNDS {
+        return Err(format!("has more than {MOST_BOUNDS} bounds, which is the most; choose fewer"));
+    }
+    if bounds.first().is_some_and(Duration::is_zero) {
+        return Err("begins with zero, which nothing is below; begin above it".into());
+    }
+    match bounds.windows(2).find(|two| two[0] >= two[1]) {
+        Some(two) => {
+            Err(format!("has {:?} before {:?}; sort the bounds, each once", two[0], two[1]))
+        }
+        None => Ok(()),
     }
 }
 
@@ -256,6 +299,8 @@ impl fmt::Debug for BulkheadBuilder {
             queue_limit,
             call_limit,
             refuse_late,
+            wait_bounds,
+            run_bounds,
             cores,
             stack_size,
             hooks,
@@ -268,6 +313,8 @@ impl fmt::Debug for BulkheadBuilder {
             .field("queue_limit", queue_limit)
             .field("call_limit", call_limit)
             .field("refuse_late", refuse_late)
+            .field("wait_buckets", wait_bounds)
+            .field("run_buckets", run_bounds)
             .field("cores", cores)
             .field("stack_size", stack_size)
             .field("hooks", hooks)

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compartment::{Compartment, Totals};
+use crate::compartment::{Compartment, Histogram, Peaks, Totals};
 use crate::error::Rejection;
 
 /// The numbers of one bulkhead at one instant.
 ///
-/// Everything from `running` to `totals` is read under one lock, so it agrees with itself. The
+/// Everything from `running` to `run_times`, `arrivals` excepted, is read under one lock, so it agrees with itself. The
 /// counts of arrivals and refusals are kept apart, to keep refusing cheap: at rest `arrivals` is
 /// `totals.accepted` plus all refusals, and in between it is never less.
 #[derive(Debug, Clone)]
@@ -40,6 +40,12 @@ pub struct Snapshot {
     pub arrivals: u64,
     /// What has happened since the bulkhead was built.
     pub totals: Totals,
+    /// The highest values of the last minute or two.
+    pub recent: Peaks,
+    /// How long jobs waited between their acceptance and their start, those that started.
+    pub wait_times: Histogram,
+    /// How long jobs ran, those that returned or panicked.
+    pub run_times: Histogram,
     /// Panics in hooks of the observer, of threads and of aborted jobs, and in the clock, caught.
     pub hook_panics: u64,
     /// Panics in destructors of closures that were never started, caught.
@@ -65,6 +71,9 @@ impl Snapshot {
             saturated_for: numbers.saturated_for,
             arrivals: compartment.arrivals(),
             totals: numbers.totals,
+            recent: numbers.recent,
+            wait_times: numbers.wait_times,
+            run_times: numbers.run_times,
             hook_panics: compartment.hook_panics(),
             drop_panics: compartment.drop_panics(),
             rejected,

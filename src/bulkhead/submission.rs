@@ -164,6 +164,9 @@ impl Bulkhead {
             let limit = || self.compartment.limit_of(seq).or(deadline.instant());
             if covered { limit() } else { None }
         };
+        if self.compartment.vitals.is_quick() {
+            cell.slot().look_briefly();
+        }
         let mut until = next();
         loop {
             match cell.slot().wait(until) {

@@ -20,8 +20,10 @@ mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod fuzz;
 pub(crate) mod here;
+mod histogram;
 mod job;
 mod life;
+mod peaks;
 mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
@@ -40,13 +42,18 @@ pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
 use self::door::Door;
+pub use self::histogram::Histogram;
+pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub(crate) use self::life::Thread;
+pub use self::life::ThreadKind;
+pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
-#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
-pub(crate) use self::resource::Resource;
 use self::resource::Resources;
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
+pub(crate) use self::resource::{Connections, Resource};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -120,6 +127,8 @@ struct Locked {
     /// Ended jobs whose closures the timekeeper drops, so that whoever shuts down or takes a
     /// snapshot runs no stranger's destructor.
     discards: Vec<(Arc<dyn Job>, NotStarted)>,
+    /// Running jobs that are to stop, whose abort hooks the timekeeper runs for the same reason.
+    aborts: Vec<Arc<dyn Job>>,
     published: u64,
 }
 
@@ -150,6 +159,7 @@ impl Compartment {
                 wake_ups: 0,
                 tick: false,
                 discards: Vec::new(),
+                aborts: Vec::new(),
                 published: 0,
             }),
             work: Condvar::new(),
@@ -321,8 +331,9 @@ impl Compartment {
         })
     }
 
+    /// Counts a caller that has left a running job at its deadline by itself.
     pub(crate) fn count_call_limit(&self) {
-        self.locked.lock().state.count_call_limit();
+        self.locked.lock().state.count_call_limits(1);
     }
 
     /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
@@ -353,17 +364,19 @@ impl Compartment {
         waits
     }
 
-    /// Asks whatever still runs to stop: it sees itself cancelled, and its abort hooks act here.
+    /// Asks whatever still runs to stop: it sees itself cancelled, and the timekeeper runs its abort
+    /// hooks, so that none of them can hold up whoever shuts down.
     pub(crate) fn abort_running(&self) {
         let now = self.now();
-        let running: Vec<_> = {
-            let locked = self.locked.lock();
-            locked.state.running(now).map(|(_, job, _)| Arc::clone(job)).collect()
-        };
-        for job in running {
-            job.header().cancelled.raise();
-            self.abort(job.header());
+        {
+            let mut locked = self.locked.lock();
+            let running = locked.state.running(now).map(|(_, job, _)| Arc::clone(job));
+            let running: Vec<_> = running.inspect(|job| job.header().cancelled.raise()).collect();
+            locked.aborts.extend(running);
+            locked.tick = true;
         }
+        // WAKE: there is one timekeeper, and `tick` is set under the lock.
+        self.time.notify_one();
     }
 
     /// The jobs that run now, and for how long they have.

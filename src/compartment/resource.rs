@@ -1,8 +1,9 @@
 //! [`Resource`]: what a bulkhead owns besides threads, and what must not outlive it.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
-use super::Compartment;
+use super::{Compartment, Thread};
 use crate::contain::contain;
 use crate::sync::Arc;
 
@@ -18,11 +19,26 @@ pub(crate) trait Resource: Send + Sync {
     /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
 
+    /// Its helper threads that are there now.
+    fn threads(&self) -> Vec<Thread>;
+
+    /// Its connections that are open now.
+    fn connections(&self) -> Connections;
+
     /// Whether it was closed before its compartment, and nothing of it is left to wait for.
     #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     fn is_over(&self) -> bool {
         false
     }
+}
+
+/// The connections of a resource, or of all of a compartment's.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connections {
+    /// For each, the addresses of which it has one.
+    pub(crate) known: Vec<Arc<[SocketAddr]>>,
+    /// How many more there are, whose addresses are known to the user's code only.
+    pub(crate) unknown: usize,
 }
 
 /// The resources of a compartment, and whether new ones come too late.
@@ -69,6 +85,24 @@ impl Compartment {
         for resource in held {
             contain(|| resource.close());
         }
+    }
+
+    pub(super) fn resource_threads(&self) -> Vec<Thread> {
+        let held = self.resources.lock().held.clone();
+        // LOCK: free, since a resource looks under a lock of its own.
+        held.iter().flat_map(|resource| resource.threads()).collect()
+    }
+
+    /// The connections of its clients and pools that are open now.
+    #[allow(dead_code, reason = "for reports of the process")]
+    pub(crate) fn connections(&self) -> Connections {
+        let held = self.resources.lock().held.clone();
+        let mut all = Connections::default();
+        for Connections { known, unknown } in held.iter().map(|resource| resource.connections()) {
+            all.known.extend(known);
+            all.unknown += unknown;
+        }
+        all
     }
 
     /// Blocks until no helper thread is left or `until` has come. Names those that are left.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::context::Context;
+use super::job::Ran;
 use super::state::Taken;
 use super::{Compartment, Job, Mail, affinity, here};
 use crate::event::{FinishedEvent, StartedEvent};
@@ -38,8 +39,7 @@ impl Compartment {
             Some(cores) => affinity::pin(cores, worker),
             None => Pinning::NotAsked,
         };
-        self.report_pinning(worker, pinned);
-        if !self.wait_until_open() {
+        if !self.check_in(Some(worker), pinned) {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);
@@ -110,7 +110,7 @@ impl Compartment {
         });
 
         // RUNNING
-        let outcome = {
+        let Ran { outcome, settled } = {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
@@ -127,7 +127,9 @@ impl Compartment {
             ran
         };
         self.wake(&mail);
-        job.publish();
+        if settled {
+            job.publish();
+        }
         for (ended, _, _) in &mail.ended {
             self.discard(ended);
         }

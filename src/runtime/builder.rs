@@ -109,7 +109,7 @@ impl RuntimeBuilder {
         let watcher = watch(&*clock, &bulkheads);
         let threads = start(&bulkheads, &stack_sizes)?;
         for (bulkhead, planned) in bulkheads.iter().zip(&mut plan.bulkheads) {
-            planned.pinning = bulkhead.compartment().wait_until_pinned();
+            planned.pinning = bulkhead.compartment().wait_until_all_are_here();
         }
         for bulkhead in &bulkheads {
             bulkhead.compartment().open(true);

@@ -12,6 +12,8 @@ fn refusal(bulkhead: BulkheadBuilder) -> BuildError {
     Runtime::builder().bulkhead(bulkhead).build().unwrap_err()
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
 #[test]
 fn c98_numbers_that_no_system_has_are_refused_by_the_name_of_their_setting() {
     let past_u32 = usize::try_from(u64::from(u32::MAX) + 1).unwrap_or(usize::MAX);
@@ -40,6 +42,10 @@ fn c98_numbers_that_no_system_has_are_refused_by_the_name_of_their_setting() {
         ("queue", base().queue(0).rejection(RejectionPolicy::DropOldest)),
         ("call_limit", base().call_limit(Duration::ZERO)),
         ("stack_size", base().stack_size(0)),
+        ("wait_buckets", base().wait_buckets([Duration::ZERO])),
+        ("wait_buckets", base().wait_buckets([SECOND, SECOND])),
+        ("run_buckets", base().run_buckets([SECOND * 2, SECOND])),
+        ("run_buckets", base().run_buckets(std::iter::repeat(SECOND))),
         ("core_count", base().core_count(0)),
         ("cores", base().cores([])),
         ("core_count", base().core_count(usize::MAX)),

@@ -35,10 +35,13 @@ pub(crate) use self::service::Taken;
 
 use super::alarms::Alarms;
 use super::fifo::Fifo;
+use super::histogram::Histogram;
+use super::peaks::RecentPeaks;
 use super::policy::Rules;
 use super::totals::Totals;
 use crate::error::Rejection;
 use crate::event::Outcome;
+use crate::sync::Arc;
 use crate::time::Deadline;
 
 /// See the module.
@@ -71,6 +74,11 @@ pub(crate) struct State<J> {
     /// The latest `now` that limits were checked against.
     latest: Option<Instant>,
     totals: Totals,
+    recent: RecentPeaks,
+    /// INVARIANT: one entry for each job that has started.
+    wait_times: Histogram,
+    /// INVARIANT: one entry for each job that has returned or panicked.
+    run_times: Histogram,
 }
 
 /// A job with its terms, wherever it stands.
@@ -112,6 +120,8 @@ struct Lane<J> {
 impl<J: Clone> State<J> {
     pub(crate) fn new(rules: Rules) -> Self {
         let (threads, capacity) = (rules.threads, rules.queue);
+        let wait_times = Histogram::new(Arc::clone(&rules.wait_bounds));
+        let run_times = Histogram::new(Arc::clone(&rules.run_bounds));
         Self {
             rules,
             phase: Phase::Open,
@@ -128,6 +138,9 @@ impl<J: Clone> State<J> {
             full_since: None,
             latest: None,
             totals: Totals::default(),
+            recent: RecentPeaks::default(),
+            wait_times,
+            run_times,
         }
     }
 
@@ -143,7 +156,6 @@ impl<J: Clone> State<J> {
             let due = Deadline::from_now(now, queue_limit).earlier(entry.deadline);
             self.set_alarm(&mut entry, due.instant(), out);
             self.lane.queue.push_back(entry.seq, entry);
-            self.totals.peak_queued = self.totals.peak_queued.max(self.lane.queue.len());
         }
     }
 
@@ -229,7 +241,11 @@ impl<J: Clone> State<J> {
         self.taken >= self.limit && self.lane.queue.len() >= self.lane.capacity
     }
 
-    fn note_saturation(&mut self, now: Instant, out: &mut Outbox<J>) {
+    /// Ends every operation: takes note of what has changed, for those who look later.
+    fn note_levels(&mut self, now: Instant, out: &mut Outbox<J>) {
+        let levels = self.levels();
+        self.totals.peaks = self.totals.peaks.highest(levels);
+        self.recent.note(levels, now);
         match (self.full_since, self.is_full()) {
             (None, true) => {
                 self.full_since = Some(now);

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{Phase, State};
 use crate::compartment::door::Door;
+use crate::compartment::histogram::Histogram;
+use crate::compartment::peaks::Peaks;
 use crate::compartment::policy::RejectionPolicy;
 use crate::compartment::totals::Totals;
 
@@ -19,6 +21,9 @@ pub(crate) struct Numbers {
     pub(crate) oldest_queued: Option<Duration>,
     pub(crate) saturated_for: Option<Duration>,
     pub(crate) totals: Totals,
+    pub(crate) recent: Peaks,
+    pub(crate) wait_times: Histogram,
+    pub(crate) run_times: Histogram,
 }
 
 impl<J: Clone> State<J> {
@@ -38,6 +43,11 @@ impl<J: Clone> State<J> {
         self.ready.len()
     }
 
+    pub(super) fn levels(&self) -> Peaks {
+        let (running, queued) = (self.taken - self.ready.len(), self.lane.queue.len());
+        Peaks { running, queued, waiting: self.lane.waiters.len() }
+    }
+
     pub(crate) fn numbers(&self, now: Instant) -> Numbers {
         let age = |since: Instant| now.saturating_duration_since(since);
         let running_ages = self.running.iter().flatten().map(|running| age(running.started));
@@ -50,7 +60,7 @@ impl<J: Clone> State<J> {
         totals.full = totals.full.saturating_add(saturated_for.unwrap_or_default());
         Numbers {
             limit: self.limit,
-            running: self.taken - self.ready.len(),
+            running: self.levels().running,
             ready: self.ready.len(),
             queued: self.lane.queue.len(),
             waiting: self.lane.waiters.len(),
@@ -58,6 +68,9 @@ impl<J: Clone> State<J> {
             oldest_queued: oldest_ready.into_iter().chain(oldest_queued).min().map(age),
             saturated_for,
             totals,
+            recent: self.recent.seen_at(now),
+            wait_times: self.wait_times.clone(),
+            run_times: self.run_times.clone(),
         }
     }
 

@@ -36,16 +36,15 @@ impl<J: Clone> State<J> {
                 self.fill(now, out);
                 continue;
             }
-            self.note_saturation(now, out);
+            self.note_levels(now, out);
             let waited = now.saturating_duration_since(entry.since);
             let taken = Taken { job: entry.job.clone(), waited };
             debug_assert!(self.running[worker].is_none(), "a worker took a second job");
             self.running[worker] = Some(Running { entry, started: now });
-            let running = self.taken - self.ready.len();
-            self.totals.peak_running = self.totals.peak_running.max(running);
+            self.wait_times.record(waited);
             return Some(taken);
         }
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         None
     }
 
@@ -65,9 +64,10 @@ impl<J: Clone> State<J> {
         let ran = now.saturating_duration_since(started);
         self.totals.busy = self.totals.busy.saturating_add(ran);
         self.totals.count(outcome);
+        self.run_times.record(ran);
         self.expire(now, out);
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
         ran
     }

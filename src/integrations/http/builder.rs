@@ -15,6 +15,7 @@ use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, ThreadSpec, spawn};
 
 /// Describes a client. Made by [`Client::builder`].
@@ -150,9 +151,12 @@ impl ClientBuilder {
             helpers.wait_until_gone(None);
             return Err(error);
         }
+        helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let agent = Agent::with_parts(config.build(), Watched::new(self.max_response), resolver);
-        let wires = Arc::new(Wires { agent, names, helpers });
+        let remotes = Arc::new(Remotes::default());
+        let connector = Watched::new(self.max_response, Arc::clone(&remotes));
+        let agent = Agent::with_parts(config.build(), connector, resolver);
+        let wires = Arc::new(Wires { agent, names, helpers, remotes });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)
@@ -169,7 +173,9 @@ fn start_lookers(
         let gone = helpers.starting(&name);
         let (body, runtime) = (Arc::clone(names), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.look();
         });

@@ -12,6 +12,7 @@ use crate::bulkhead::Bulkhead;
 use crate::compartment::Context;
 use crate::error::{BuildError, BuildErrorKind, CallError};
 use crate::integrations::r2d2::{ConnectionError, Pool, PoolStatus};
+use crate::sync::Arc;
 use crate::time::Deadline;
 
 /// A bulkhead with connections to PostgreSQL of its own, as many as it has threads. Cheap to clone.
@@ -159,7 +160,9 @@ impl DatabaseBuilder {
             ));
         }
         let manager = Manager::new(self.config, name, self.connect_limit);
+        let remotes = Arc::clone(&manager.remotes);
         let pool = Pool::builder(manager)
+            .remotes(remotes)
             .connect_limit(self.connect_limit)
             .on_return(Connection::tidy)
             .build(bulkhead)?;

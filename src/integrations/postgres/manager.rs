@@ -1,7 +1,7 @@
 //! [`Manager`]: opens guarded connections, on the pool's own threads.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use ::postgres::config::{Host, SslMode, SslNegotiation};
@@ -11,6 +11,7 @@ use super::frames::Rest;
 use super::guard::{Control, Guarding};
 use crate::compartment::Context;
 use crate::contain::contain;
+use crate::integrations::remotes::{Remote, Remotes};
 use crate::sync::Arc;
 
 /// How long a connection may take to say goodbye, or to have its last query cancelled. It happens on
@@ -28,6 +29,7 @@ const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
 pub(crate) struct Manager {
     config: Config,
     connect_limit: Duration,
+    pub(super) remotes: Arc<Remotes>,
 }
 
 impl Manager {
@@ -48,7 +50,7 @@ impl Manager {
         config.connect_timeout(connect_limit);
         // What hands the socket over, before the first byte: see `guard`.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        Self { config, connect_limit }
+        Self { config, connect_limit, remotes: Arc::default() }
     }
 
     /// The configuration with every name looked up: the client would start a thread for each, and
@@ -75,10 +77,20 @@ impl Manager {
     }
 }
 
+/// The addresses of a configuration whose names have been looked up.
+fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
+    // As the client reads it: one port for all, or one for each.
+    let port =
+        |index| *config.get_ports().get(index).or(config.get_ports().first()).unwrap_or(&5432);
+    let addresses = config.get_hostaddrs().iter().enumerate();
+    addresses.map(move |(index, ip)| SocketAddr::new(*ip, port(index)))
+}
+
 /// A client with a guarded socket.
 pub(crate) struct Connection {
     client: Client,
     control: Arc<Control>,
+    remote: Remote,
 }
 
 impl Connection {
@@ -123,6 +135,7 @@ impl Drop for Connection {
         if self.control.was_cut_off() || self.control.rest() == Rest::Unfinished {
             let cancel = Arc::new(Control::default());
             cancel.limit_to(GOODBYE);
+            let _remote = self.remote.clone();
             contain(|| drop(self.client.cancel_token().cancel_query(Guarding(cancel))));
         }
         // The client says goodbye when it is dropped, and waits for that to be sent.
@@ -136,11 +149,12 @@ impl ::r2d2::ManageConnection for Manager {
 
     fn connect(&self) -> Result<Connection, ConnectError> {
         let config = self.resolved().map_err(ConnectError::Name)?;
+        let remote = self.remotes.note(addresses(&config));
         let control = Arc::new(Control::default());
         control.limit_to(self.connect_limit);
         let client =
             config.connect(Guarding(Arc::clone(&control))).map_err(ConnectError::Server)?;
-        Ok(Connection { client, control })
+        Ok(Connection { client, control, remote })
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), ConnectError> {

@@ -16,6 +16,7 @@ use crate::compartment::{Compartment, Resource, here};
 use crate::contain::drop_contained;
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, ThreadSpec, next_id, spawn, when_thread_ends};
 
 /// The most that r2d2 waits between two attempts to connect: half of what it is told here.
@@ -37,6 +38,7 @@ pub struct PoolBuilder<M: ManageConnection> {
     max_lifetime: Duration,
     idle_limit: Duration,
     on_return: Option<OnReturn<M::Connection>>,
+    remotes: Option<Arc<Remotes>>,
 }
 
 impl<M: ManageConnection> PoolBuilder<M>
@@ -52,6 +54,7 @@ where
             max_lifetime: Duration::from_secs(30 * 60),
             idle_limit: Duration::from_secs(10 * 60),
             on_return: None,
+            remotes: None,
         }
     }
 
@@ -122,6 +125,13 @@ where
         self
     }
 
+    /// Where the manager notes its connections, for reports of the process.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn remotes(mut self, remotes: Arc<Remotes>) -> Self {
+        self.remotes = Some(remotes);
+        self
+    }
+
     /// Builds the pool into `bulkhead` and starts its helper threads. It opens no connection, so
     /// it does not wait for the server.
     ///
@@ -133,7 +143,7 @@ where
         let compartment = bulkhead.compartment();
         let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
         let size = u32::try_from(connections).unwrap_or(u32::MAX);
-        let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
+        let Self { manager, connect_limit, test_after_idle, on_return, remotes, .. } = self;
 
         let helpers = Arc::new(Helpers::default());
         let keeper = Arc::new(Keeper::new(connections));
@@ -144,6 +154,7 @@ where
             // They have run none of the user's code, so they go at once.
             helpers.wait_until_gone(None);
         })?;
+        helpers.wait_until_all_are_here();
         let manager = Arc::new(manager);
         let attempts = Arc::new(Attempts::default());
         let guarded = Guarded {
@@ -171,6 +182,7 @@ where
             keeper,
             attempts,
             helpers,
+            remotes,
             waiting: AtomicU64::new(0),
         });
         let pool = Pool::new(bulkhead.clone(), Arc::clone(&shared));
@@ -224,7 +236,9 @@ fn start_keeper<M: ManageConnection>(
         keeper.enter();
         let (body, runtime) = (Arc::clone(keeper), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.run(thread);
         });
@@ -257,9 +271,10 @@ fn start_connector(
         refused(compartment, &why)
     })?;
     let say_when_gone = when_thread_ends(helpers.starting(&name));
-    let runtime = compartment.runtime;
+    let (me, runtime) = (helpers.check_in(&name), compartment.runtime);
     scheduler.execute(move || {
         say_when_gone();
+        me();
         here::belongs_to(runtime);
     });
     Ok(scheduler)
@@ -283,6 +298,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             max_lifetime,
             idle_limit,
             on_return,
+            remotes: _,
         } = self;
         f.debug_struct("PoolBuilder")
             .field("connections", connections)

@@ -6,8 +6,9 @@ use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::Resource;
+use crate::compartment::{Connections, Resource, Thread};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::vitals::Vitals;
 
@@ -27,6 +28,8 @@ where
     pub(super) keeper: Arc<Keeper<M>>,
     pub(super) attempts: Arc<Attempts>,
     pub(super) helpers: Arc<Helpers>,
+    /// Where its connections go, if the manager is ours and says so.
+    pub(super) remotes: Option<Arc<Remotes>>,
     /// Workers that want a connection and have none yet.
     pub(super) waiting: AtomicU64,
 }
@@ -118,6 +121,18 @@ where
 
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String> {
         self.helpers.wait_until_gone(until)
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
+    }
+
+    fn connections(&self) -> Connections {
+        if let Some(remotes) = &self.remotes {
+            return Connections { known: remotes.list(), unknown: 0 };
+        }
+        let status = self.status();
+        Connections { known: Vec::new(), unknown: status.connections + status.unclosed }
     }
 
     fn is_over(&self) -> bool {
