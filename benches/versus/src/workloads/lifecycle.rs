@@ -28,6 +28,7 @@ pub(super) fn workload() -> Workload<'static> {
                 target: None,
                 margin: 0.25,
                 twins: twins(Full::NAME),
+                doubt: None,
             })
             .into(),
         measure: Box::new(|options| measure(options.pick(5, 11))),
