@@ -45,6 +45,10 @@ mod runtime;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 mod integrations;
 
+#[cfg(all(feature = "prometheus", not(watertight_loom)))]
+#[cfg_attr(docsrs, doc(cfg(feature = "prometheus")))]
+pub mod metrics;
+
 #[cfg(all(test, watertight_loom))]
 mod models;
 #[cfg(all(test, watertight_shuttle))]
@@ -62,6 +66,9 @@ mod prose {
     #[cfg(all(feature = "http", feature = "postgres", feature = "r2d2"))]
     #[doc = include_str!("../docs/integrations.md")]
     mod integrations {}
+    #[cfg(feature = "prometheus-serve")]
+    #[doc = include_str!("../docs/operations.md")]
+    mod operations {}
 }
 
 pub use bulkhead::{

@@ -23,6 +23,8 @@ mod fifo;
 mod fuzz;
 pub(crate) mod here;
 mod histogram;
+#[allow(dead_code, reason = "filled by the features `http` and `r2d2`, read by `prometheus`")]
+mod holdings;
 mod job;
 mod life;
 mod peaks;
@@ -50,6 +52,8 @@ pub(crate) use self::descriptors::PlannedDescriptors;
 use self::door::Door;
 pub use self::histogram::Histogram;
 pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
+#[allow(unused_imports, reason = "as for the module")]
+pub(crate) use self::holdings::{Holdings, LookUpEnd, LookUps, Parting};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
 pub(crate) use self::life::Thread;
@@ -144,6 +148,17 @@ struct Locked {
     /// Running jobs that are to stop, whose abort hooks the timekeeper runs for the same reason.
     aborts: Vec<Arc<dyn Job>>,
     published: u64,
+}
+
+/// What a caller does that has waited until one of its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterWait {
+    /// Another limit is next.
+    WaitOn,
+    /// Its time is up, and its job runs.
+    Leave,
+    /// Its job is over, or was sent away: what became of it is on its way to the slot.
+    Hear,
 }
 
 /// A worker that runs a job, and for how long.
@@ -330,19 +345,21 @@ impl Compartment {
         self.change(|state, mail| state.sweep(now, mail));
     }
 
-    /// A caller that watches its own limits has waited until `reached`. Says whether its time with
-    /// a running job is up; if the job ended here, its slot has the answer.
-    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> bool {
+    /// A caller that watches its own limits has waited until `reached`. Says what it is to do.
+    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> AfterWait {
         // Having waited for it, the instant has come, whatever a coarse clock says.
         let now = self.now().max(reached);
         self.change(|state, mail| {
             state.sweep(now, mail);
-            state.alarm_of(seq).is_none()
-                && deadline.is_past(now)
-                && matches!(
-                    state.withdraw(seq, Rejection::DeadlinePast, now, mail),
-                    Withdrawn::Gone,
-                )
+            if state.alarm_of(seq).is_some() || !deadline.is_past(now) {
+                return AfterWait::WaitOn;
+            }
+            match state.withdraw(seq, Rejection::DeadlinePast, now, mail) {
+                Withdrawn::Gone if state.is_running(seq) => AfterWait::Leave,
+                // Whoever ended it, here or on another thread, has taken it out of the state and is
+                // about to say so.
+                _ => AfterWait::Hear,
+            }
         })
     }
 
@@ -419,6 +436,12 @@ impl Compartment {
         };
         self.deliver_keeping(&mail);
         numbers
+    }
+
+    /// Whether anybody is let in.
+    #[cfg(all(feature = "prometheus", not(watertight_loom)))]
+    pub(crate) fn is_open(&self) -> bool {
+        !Door::unpack(self.door.load(Ordering::Acquire)).closed
     }
 
     pub(crate) fn refusals(&self, why: Rejection) -> u64 {

@@ -120,7 +120,7 @@ impl RuntimeBuilder {
         }
         Ok(Runtime {
             id,
-            bulkheads,
+            bulkheads: bulkheads.into(),
             home,
             plan,
             drop_wait,

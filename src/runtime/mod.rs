@@ -18,6 +18,8 @@ pub use self::plan::{BulkheadPlan, Plan};
 pub use self::shutdown::{HelperThread, ShutdownReport, StuckThread, UnstartedJob};
 
 use self::shutdown::Threads;
+#[cfg(all(feature = "prometheus", not(watertight_loom)))]
+pub(crate) use self::system::cgroup_file;
 use crate::bulkhead::{Bulkhead, Snapshot};
 use crate::compartment::here;
 use crate::error::{ShutdownError, UnknownBulkhead};
@@ -31,7 +33,8 @@ use crate::sync::{Arc, Mutex};
 /// ([`Context::on_abort`](crate::Context::on_abort)), and detaches the threads that are stuck.
 pub struct Runtime {
     id: u64,
-    bulkheads: Vec<Bulkhead>,
+    /// Shared with nobody who keeps it: metrics hold it weakly.
+    bulkheads: Arc<[Bulkhead]>,
     home: Option<usize>,
     plan: Plan,
     drop_wait: Duration,
@@ -44,6 +47,11 @@ impl Runtime {
     /// Starts the description of a runtime.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::new()
+    }
+
+    #[cfg(all(feature = "prometheus", not(watertight_loom)))]
+    pub(crate) const fn shared_bulkheads(&self) -> &Arc<[Bulkhead]> {
+        &self.bulkheads
     }
 
     /// A handle to the bulkhead of that name.
@@ -119,7 +127,7 @@ impl Drop for Runtime {
         shutdown::close_now(&self.bulkheads);
         if !here::is_own_thread_of(self.id) {
             shutdown::wait_for_threads(&self.bulkheads, &self.threads, self.drop_wait);
-            for bulkhead in &self.bulkheads {
+            for bulkhead in self.bulkheads.iter() {
                 bulkhead.compartment().abort_running();
             }
         }

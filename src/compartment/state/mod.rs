@@ -253,8 +253,16 @@ impl<J: Clone> State<J> {
         self.taken >= self.limit && self.lane.queue.len() >= self.lane.capacity
     }
 
+    /// `now`, unless somebody has looked at a later instant already: a thread may read the clock and
+    /// then wait for the lock. Times that are added up are measured with it, or a sum that somebody has
+    /// seen with the later one would fall.
+    fn not_before_latest(&self, now: Instant) -> Instant {
+        self.latest.map_or(now, |latest| latest.max(now))
+    }
+
     /// Ends every operation: takes note of what has changed, for those who look later.
     fn note_levels(&mut self, now: Instant, out: &mut Outbox<J>) {
+        let now = self.not_before_latest(now);
         let levels = self.levels();
         self.totals.peaks = self.totals.peaks.highest(levels);
         self.recent.note(levels, now);

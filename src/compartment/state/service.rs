@@ -60,6 +60,7 @@ impl<J: Clone> State<J> {
         now: Instant,
         out: &mut Outbox<J>,
     ) -> Duration {
+        let now = self.not_before_latest(now);
         // PANIC: a worker releases what `take` gave it, once; the wrapper's loop has no other order.
         let Running { mut entry, started } =
             self.running[worker].take().expect("a worker releases the job that it took");

@@ -10,6 +10,7 @@ use ureq::Proxy;
 
 use super::client::{Client, Wires};
 use super::resolver::{Bounded, LOOKERS, LookUp, Names, system_look_up};
+use super::seat::Lines;
 use super::transport::Watched;
 use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
@@ -156,10 +157,10 @@ impl ClientBuilder {
         }
         helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let remotes = Arc::new(Remotes::default());
-        let connector = Watched::new(self.max_response, Arc::clone(&remotes));
+        let (lines, remotes) = (Arc::new(Lines::default()), Arc::new(Remotes::default()));
+        let connector = Watched::new(self.max_response, Arc::clone(&lines), Arc::clone(&remotes));
         let agent = Agent::with_parts(config.build(), connector, resolver);
-        let wires = Arc::new(Wires { agent, names, helpers, remotes, planned });
+        let wires = Arc::new(Wires { agent, lines, names, helpers, remotes, planned });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)

@@ -7,9 +7,9 @@ use ureq::Agent;
 
 use super::builder::ClientBuilder;
 use super::resolver::Names;
-use super::seat::Seat;
+use super::seat::{Lines, Seat};
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Connections, Context, PlannedDescriptors, Resource, Thread};
+use crate::compartment::{Connections, Context, Holdings, PlannedDescriptors, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
@@ -150,6 +150,7 @@ impl fmt::Debug for Client {
 /// What a client holds besides its bulkhead's threads.
 pub(super) struct Wires {
     pub(super) agent: Agent,
+    pub(super) lines: Arc<Lines>,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
     pub(super) remotes: Arc<Remotes>,
@@ -167,6 +168,10 @@ impl Resource for Wires {
 
     fn threads(&self) -> Vec<Thread> {
         self.helpers.threads()
+    }
+
+    fn holdings(&self) -> Holdings {
+        Holdings { look_ups: Some(self.names.look_ups()), ..self.lines.holdings() }
     }
 
     fn connections(&self) -> Connections {

@@ -7,7 +7,7 @@ use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::{Connections, PlannedDescriptors, Resource, Thread};
+use crate::compartment::{Connections, Holdings, Parting, PlannedDescriptors, Resource, Thread};
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
@@ -93,7 +93,9 @@ where
     }
 
     pub(super) fn status(&self) -> PoolStatus {
-        let state = self.open().map(|open| open.pool.state());
+        // Under the lock, so that no last reference to what is the user's can end up here. r2d2 takes
+        // its own lock for it, under which it calls nobody.
+        let state = self.open.lock().as_ref().map(|open| open.pool.state());
         let (connections, idle) =
             state.map_or((0, 0), |state| (state.connections, state.idle_connections));
         // ORDERING: Relaxed is enough: here nothing is decided by it.
@@ -105,8 +107,14 @@ where
             unclosed: self.keeper.backlog(),
             opened: self.attempts.opened.get(),
             failed: self.attempts.failed.get(),
-            discarded: self.attempts.discarded.get(),
+            discarded: self.discarded(),
         }
+    }
+
+    fn discarded(&self) -> u64 {
+        let parted = self.attempts.parted();
+        let retired = parted[Parting::Retired as usize];
+        parted.iter().sum::<u64>() - retired
     }
 }
 
@@ -132,6 +140,20 @@ where
 
     fn threads(&self) -> Vec<Thread> {
         self.helpers.threads()
+    }
+
+    fn holdings(&self) -> Holdings {
+        let status = self.status();
+        Holdings {
+            in_use: status.connections.saturating_sub(status.idle),
+            idle: status.idle,
+            waiting: status.waiting,
+            unclosed: status.unclosed,
+            opened: status.opened,
+            failed: status.failed,
+            parted: self.attempts.parted(),
+            look_ups: None,
+        }
     }
 
     fn connections(&self) -> Connections {
