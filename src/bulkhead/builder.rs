@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compartment::{DEFAULT_BOUNDS, Hooks, MOST_BOUNDS, RejectionPolicy, Rules, ThreadInfo};
+use crate::compartment::{
+    DEFAULT_BOUNDS, Hooks, MOST_BOUNDS, NICENESS, Precedence, RejectionPolicy, Rules, ThreadInfo,
+};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::name::Name;
 use crate::sync::Arc;
@@ -24,6 +26,9 @@ pub struct BulkheadBuilder {
     wait_bounds: Vec<Duration>,
     run_bounds: Vec<Duration>,
     cores: Option<CoreRequest>,
+    niceness: Option<i32>,
+    #[cfg(feature = "background")]
+    background: bool,
     stack_size: Option<usize>,
     hooks: Hooks,
 }
@@ -48,6 +53,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) call_limit: Option<Duration>,
     pub(crate) cores: Option<CoreRequest>,
+    pub(crate) precedence: Option<Precedence>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) hooks: Hooks,
 }
@@ -72,6 +78,9 @@ impl BulkheadBuilder {
             wait_bounds: DEFAULT_BOUNDS.to_vec(),
             run_bounds: DEFAULT_BOUNDS.to_vec(),
             cores: None,
+            niceness: None,
+            #[cfg(feature = "background")]
+            background: false,
             stack_size: None,
             hooks: Hooks::default(),
         }
@@ -168,6 +177,43 @@ impl BulkheadBuilder {
         self
     }
 
+    /// How nice the bulkhead's workers are to other threads that want the processor, from -20 to 19:
+    /// with 19 they get about a seventieth of what a thread of niceness 0 gets beside them. What nobody
+    /// else wants they get all the same. Other numbers are errors.
+    ///
+    /// For work that may be late, beside work that may not, where [`cores`](BulkheadBuilder::cores)
+    /// cannot be divided. It works on Linux; what became of it is in the
+    /// [plan](crate::BulkheadPlan::scheduling), and a refusal of the system costs no thread. Defaults
+    /// to the niceness of the thread that builds the runtime.
+    ///
+    /// **There is no way back.** A process without privileges (`CAP_SYS_NICE`, or `RLIMIT_NICE`) may
+    /// raise a thread's niceness, and not lower it again; so it is set once, when the thread starts,
+    /// and a negative one is likely to be denied. Threads that a job starts inherit it.
+    ///
+    /// Only workers have it. The timekeeper stays as it is, so that callers have their errors in time
+    /// while the workers starve. A nice thread that holds a lock is still nice: a job should share no
+    /// lock with work that is in a hurry. The bulkhead's own lock, held for some microseconds at each
+    /// start and end of a job, is one that only its own callers share.
+    pub fn niceness(mut self, niceness: i32) -> Self {
+        self.niceness = Some(niceness);
+        self
+    }
+
+    /// Puts the bulkhead's workers into the system's idle class (`SCHED_IDLE`):
+    /// whenever any other thread wants their processor, they are pushed aside at once. For work that
+    /// may starve, such as thumbnails, reports and clean-up; together with
+    /// [`cores`](BulkheadBuilder::cores) it is the strongest wall that a process can build between two
+    /// kinds of CPU-heavy work.
+    ///
+    /// Everything that [`niceness`](BulkheadBuilder::niceness) says holds here too, above all that
+    /// there is no way back. Both together are an error. Defaults to the ordinary class.
+    #[cfg(feature = "background")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "background")))]
+    pub fn background(mut self) -> Self {
+        self.background = true;
+        self
+    }
+
     /// The stack of each thread in bytes. Defaults to the platform's, usually 2 MiB; memory is used
     /// as it is touched, so a larger one costs address space only.
     pub fn stack_size(mut self, bytes: usize) -> Self {
@@ -252,6 +298,7 @@ impl BulkheadBuilder {
         {
             check_bounds(bounds).map_err(|problem| wrong(setting, problem))?;
         }
+        let precedence = self.precedence().map_err(|problem| wrong("niceness", problem))?;
         let rules = Rules {
             threads: self.threads,
             queue,
@@ -267,6 +314,7 @@ impl BulkheadBuilder {
             rules,
             call_limit,
             cores,
+            precedence,
             stack_size: self.stack_size,
             hooks: self.hooks,
         })
@@ -288,6 +336,28 @@ fn check_bounds(bounds: &[Duration]) -> Result<(), String> {
     }
 }
 
+impl BulkheadBuilder {
+    fn precedence(&self) -> Result<Option<Precedence>, String> {
+        #[cfg(feature = "background")]
+        if self.background {
+            return match self.niceness {
+                None => Ok(Some(Precedence::Background)),
+                Some(niceness) => Err(format!(
+                    "is {niceness}, but the bulkhead is in the background, where niceness means \
+                     nothing; choose one of them"
+                )),
+            };
+        }
+        let (least, most) = (NICENESS.start(), NICENESS.end());
+        match self.niceness {
+            Some(niceness) if !NICENESS.contains(&niceness) => {
+                Err(format!("is {niceness}; it goes from {least} to {most}, the nicest"))
+            }
+            niceness => Ok(niceness.map(Precedence::Niceness)),
+        }
+    }
+}
+
 impl fmt::Debug for BulkheadBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart in full, so that a new setting cannot be forgotten here.
@@ -302,11 +372,16 @@ impl fmt::Debug for BulkheadBuilder {
             wait_bounds,
             run_bounds,
             cores,
+            niceness,
+            #[cfg(feature = "background")]
+            background,
             stack_size,
             hooks,
         } = self;
-        f.debug_struct("BulkheadBuilder")
-            .field("name", name)
+        let mut text = f.debug_struct("BulkheadBuilder");
+        #[cfg(feature = "background")]
+        text.field("background", background);
+        text.field("name", name)
             .field("threads", threads)
             .field("queue", queue)
             .field("rejection", policy)
@@ -316,6 +391,7 @@ impl fmt::Debug for BulkheadBuilder {
             .field("wait_buckets", wait_bounds)
             .field("run_buckets", run_bounds)
             .field("cores", cores)
+            .field("niceness", niceness)
             .field("stack_size", stack_size)
             .field("hooks", hooks)
             .finish()

@@ -96,7 +96,7 @@ impl<'a> Context<'a> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn on_abort(&self, act: impl Fn() + Send + Sync + 'static) -> AbortGuard<'_> {
-        self.job.abort.on_abort(Box::new(act))
+        self.job.abort.on_abort(Box::new(act), || self.about.hook_panics.add(1))
     }
 
     /// The name of the bulkhead that it runs in.

@@ -163,7 +163,7 @@ impl Compartment {
 
     pub(super) fn contain_hook(&self, hook: impl FnOnce()) {
         if contain(hook) {
-            self.hook_panics.add(1);
+            self.vitals.hook_panics.add(1);
         }
     }
 }

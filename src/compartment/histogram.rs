@@ -36,20 +36,23 @@ pub(crate) const MOST_BOUNDS: usize = 64;
 pub struct Histogram {
     bounds: Arc<[Duration]>,
     counts: Box<[u64]>,
-    sum: Duration,
+    /// In nanoseconds, of which 64 bits hold five centuries.
+    sum: u64,
 }
 
 impl Histogram {
     /// Bounds ascend; the builder has checked it.
     pub(crate) fn new(bounds: Arc<[Duration]>) -> Self {
         let counts = vec![0; bounds.len() + 1].into_boxed_slice();
-        Self { bounds, counts, sum: Duration::ZERO }
+        Self { bounds, counts, sum: 0 }
     }
 
     pub(crate) fn record(&mut self, took: Duration) {
-        let bucket = self.bounds.partition_point(|bound| *bound < took);
-        self.counts[bucket] += 1;
-        self.sum = self.sum.saturating_add(took);
+        // From below, since the commonest wait is none, and the bounds are few.
+        let bucket = self.bounds.iter().position(|bound| took <= *bound);
+        self.counts[bucket.unwrap_or(self.bounds.len())] += 1;
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.sum = self.sum.saturating_add(nanos);
     }
 
     /// The upper bounds of the buckets, ascending, each included in its bucket. What exceeds the last
@@ -69,7 +72,7 @@ impl Histogram {
     /// All durations together.
     #[must_use]
     pub const fn sum(&self) -> Duration {
-        self.sum
+        Duration::from_nanos(self.sum)
     }
 
     /// How many there were.

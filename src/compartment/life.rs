@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Compartment;
 use super::affinity::Pinning;
+use super::scheduling::Scheduling;
 use crate::sync::{MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, current_tid, spawn};
 
 /// What the runtime and the threads tell each other.
@@ -14,8 +15,7 @@ pub(super) struct Life {
     opened: Option<bool>,
     /// Threads that have been started and are not gone.
     alive: usize,
-    /// The workers in order, then the timekeeper; `None` before a thread has checked in, and when it
-    /// is gone.
+    /// The workers in order, then the timekeeper; `None` before a thread has checked in.
     here: Vec<Option<Here>>,
 }
 
@@ -24,21 +24,26 @@ pub(super) struct Life {
 struct Here {
     tid: Option<u32>,
     pinning: Pinning,
+    scheduling: Scheduling,
+    gone: bool,
 }
 
-/// One thread of a compartment that is there now.
+/// One thread of a compartment.
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "for reports of the process")]
 pub(crate) struct Thread {
     pub(crate) name: String,
     pub(crate) kind: ThreadKind,
     /// The system's number of it; `None` where it is not known.
     pub(crate) tid: Option<u32>,
+    #[allow(dead_code, reason = "the audit has no use for it")]
     pub(crate) pinning: Pinning,
+    /// It has run its last line. The system may show it a moment longer, or have given its number
+    /// to a stranger.
+    pub(crate) gone: bool,
 }
 
 /// What a thread of a bulkhead is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ThreadKind {
     /// Runs jobs; the worker's index, from 0.
@@ -90,8 +95,9 @@ impl Compartment {
     fn thread_gone(&self, worker: Option<usize>) {
         self.change_life(|life| {
             life.alive -= 1;
-            // Its number may soon be a stranger's.
-            life.place(worker).map(Option::take);
+            if let Some(Some(here)) = life.place(worker) {
+                here.gone = true;
+            }
         });
     }
 
@@ -108,8 +114,13 @@ impl Compartment {
 
     /// Notes that the present thread is there, as worker number `worker` or as the timekeeper, and
     /// blocks until it may begin. Says whether anything comes of it.
-    pub(super) fn check_in(&self, worker: Option<usize>, pinning: Pinning) -> bool {
-        let here = Here { tid: current_tid(), pinning };
+    pub(super) fn check_in(
+        &self,
+        worker: Option<usize>,
+        pinning: Pinning,
+        scheduling: Scheduling,
+    ) -> bool {
+        let here = Here { tid: current_tid(), pinning, scheduling, gone: false };
         let mut life = self.life.lock();
         if let Some(place) = life.place(worker) {
             *place = Some(here);
@@ -125,26 +136,26 @@ impl Compartment {
     }
 
     /// Blocks until every thread has checked in, which takes it a few system calls and no user code.
-    /// Says what became of each worker's pinning.
-    pub(crate) fn wait_until_all_are_here(&self) -> Vec<Pinning> {
+    /// Says what became of each worker's pinning and scheduling.
+    pub(crate) fn wait_until_all_are_here(&self) -> (Vec<Pinning>, Vec<Scheduling>) {
         let mut life = self.life.lock();
         while life.here.iter().any(Option::is_none) {
             life = self.life_changed.wait(life);
         }
         let here = life.here.iter().flatten();
-        here.take(self.rules.threads).map(|here| here.pinning.clone()).collect()
+        let workers = here.take(self.rules.threads);
+        workers.map(|here| (here.pinning.clone(), here.scheduling.clone())).unzip()
     }
 
-    /// The threads that are there now: workers, timekeeper, helpers.
-    #[allow(dead_code, reason = "for reports of the process")]
+    /// The threads that have checked in, those that are gone too: workers, timekeeper, helpers.
     pub(crate) fn threads(&self) -> Vec<Thread> {
         let here = self.life.lock().here.clone();
         let workers = self.rules.threads;
         let own = here.into_iter().enumerate().filter_map(|(place, here)| {
-            let Here { tid, pinning } = here?;
+            let Here { tid, pinning, gone, .. } = here?;
             let worker = (place < workers).then_some(place);
             let kind = worker.map_or(ThreadKind::Timekeeper, ThreadKind::Worker);
-            Some(Thread { name: self.thread_name_of(worker), kind, tid, pinning })
+            Some(Thread { name: self.thread_name_of(worker), kind, tid, pinning, gone })
         });
         own.chain(self.resource_threads()).collect()
     }

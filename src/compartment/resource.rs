@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use super::{Compartment, Thread};
+use super::{Compartment, Holdings, Thread};
 use crate::contain::contain;
 use crate::sync::Arc;
 
@@ -19,8 +19,11 @@ pub(crate) trait Resource: Send + Sync {
     /// Blocks until the helper threads are gone or `until` has come. Names those that are left.
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String>;
 
-    /// Its helper threads that are there now.
+    /// Its helper threads that have checked in, those that are gone too.
     fn threads(&self) -> Vec<Thread>;
+
+    /// What it has and had.
+    fn holdings(&self) -> Holdings;
 
     /// Its connections that are open now.
     fn connections(&self) -> Connections;
@@ -46,6 +49,8 @@ pub(crate) struct Connections {
 pub(super) struct Resources {
     closed: bool,
     held: Vec<Arc<dyn Resource>>,
+    /// What those had that are over, so that no count ever falls.
+    past: Option<Holdings>,
 }
 
 impl Compartment {
@@ -70,9 +75,31 @@ impl Compartment {
         let mut over = self.resources.lock().held.clone();
         // LOCK: free, since a resource looks under a lock of its own.
         over.retain(|resource| resource.is_over());
-        let is_over = |one: &Arc<dyn Resource>| over.iter().any(|other| Arc::ptr_eq(one, other));
-        self.resources.lock().held.retain(|one| !is_over(one));
+        let counts: Vec<Holdings> = over.iter().map(|resource| resource.holdings()).collect();
+        let mut resources = self.resources.lock();
+        for (resource, counts) in over.iter().zip(&counts) {
+            // Another thread may have forgotten it meanwhile.
+            if let Some(at) = resources.held.iter().position(|one| Arc::ptr_eq(one, resource)) {
+                resources.held.swap_remove(at);
+                resources.past.get_or_insert_with(Holdings::default).add(counts);
+            }
+        }
+        drop(resources);
         // Their last references, if they are, go here, with `over`.
+    }
+
+    /// What its resources have and had; `None` if it has never had any.
+    #[allow(dead_code, reason = "for metrics")]
+    pub(crate) fn holdings(&self) -> Option<Holdings> {
+        let (held, mut all) = {
+            let resources = self.resources.lock();
+            (resources.held.clone(), resources.past.clone())
+        };
+        // LOCK: free, since a resource looks under locks of its own.
+        for resource in held {
+            all.get_or_insert_with(Holdings::default).add(&resource.holdings());
+        }
+        all
     }
 
     /// Closes what is attached. On the timekeeper, when the last job has ended.
@@ -94,7 +121,6 @@ impl Compartment {
     }
 
     /// The connections of its clients and pools that are open now.
-    #[allow(dead_code, reason = "for reports of the process")]
     pub(crate) fn connections(&self) -> Connections {
         let held = self.resources.lock().held.clone();
         let mut all = Connections::default();

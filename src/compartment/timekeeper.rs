@@ -3,13 +3,14 @@
 //! Every bulkhead has one, because a caller can bring a deadline to any of them. It sleeps until the
 //! earliest limit that no blocked caller watches, and for good while there is none.
 
-use super::{Compartment, Mail, Pinning, here};
+use super::{Compartment, Mail, Pinning, Scheduling, here};
 
 impl Compartment {
     /// The body of the timekeeper thread.
     pub(crate) fn keep_time(&self) {
         here::belongs_to(self.runtime);
-        if !self.check_in(None, Pinning::NotAsked) {
+        // Neither pinned nor scheduled as the workers are: it must be punctual when they starve.
+        if !self.check_in(None, Pinning::NotAsked, Scheduling::NotAsked) {
             return;
         }
         while self.tick() {

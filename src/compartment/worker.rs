@@ -5,7 +5,7 @@ use std::fmt;
 use super::context::Context;
 use super::job::Ran;
 use super::state::Taken;
-use super::{Compartment, Job, Mail, affinity, here};
+use super::{Compartment, Job, Mail, Scheduling, affinity, here, scheduling};
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};
 
@@ -39,7 +39,8 @@ impl Compartment {
             Some(cores) => affinity::pin(cores, worker),
             None => Pinning::NotAsked,
         };
-        if !self.check_in(Some(worker), pinned) {
+        let scheduled = self.precedence.map_or(Scheduling::NotAsked, scheduling::schedule);
+        if !self.check_in(Some(worker), pinned, scheduled) {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);
@@ -114,7 +115,6 @@ impl Compartment {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
-        self.hook_panics.add(job.header().abort.take_late_panics());
 
         // FINISHING
         let now = self.now();
@@ -123,6 +123,7 @@ impl Compartment {
             let mut locked = self.locked.lock();
             let ran = locked.state.release(worker, outcome, now, &mut mail);
             self.vitals.learn(ran);
+            locked.state.note_pace(self.vitals.is_quick());
             self.seal(&mut locked, &mail);
             ran
         };
@@ -138,6 +139,12 @@ impl Compartment {
             let bulkhead = self.name();
             observer.on_finished(&FinishedEvent { bulkhead, worker, waited, ran, outcome });
         });
+    }
+
+    /// As if quick jobs had run before, for models.
+    #[cfg(all(test, watertight_loom))]
+    pub(crate) fn assume_quick_jobs(&self) {
+        self.locked.lock().state.note_pace(true);
     }
 
     /// Takes and runs one job if there is one: what a worker does, for models that play the worker.

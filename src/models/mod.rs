@@ -125,6 +125,8 @@ impl World {
             observer: None,
             hooks: Hooks::default(),
             cores: None,
+            precedence: None,
+            descriptors: Arc::default(),
         });
         compartment.open(true);
         Self { bulkhead: Bulkhead::new(OwnerArc::new(compartment)), clock }

@@ -1,5 +1,7 @@
 //! HTTP clients against servers that are well, slow, silent, hostile, and gone.
 
+mod hung;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};

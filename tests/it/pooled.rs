@@ -484,6 +484,39 @@ fn a_connection_is_tested_only_after_it_was_idle() {
 }
 
 #[test]
+fn connections_that_were_opened_together_grow_old_one_by_one() {
+    const CONNECTIONS: usize = 24;
+    let (clock, server) = (Arc::new(ManualClock::new()), Server::new());
+    let bulkhead = Bulkhead::builder("old").threads(CONNECTIONS).queue(CONNECTIONS).no_deadline();
+    let runtime = Runtime::builder().clock(Arc::clone(&clock)).bulkhead(bulkhead).build().unwrap();
+    let pool = Pool::builder(server.clone())
+        .connect_limit(LONG)
+        .test_after_idle(Duration::MAX)
+        .max_lifetime(Duration::from_secs(10_000))
+        .build(&runtime.bulkhead("old").unwrap())
+        .unwrap();
+    all_have_connections(&pool, CONNECTIONS);
+    clock.advance(Duration::from_secs(7_499));
+    all_have_connections(&pool, CONNECTIONS);
+    all_have_connections(&pool, CONNECTIONS);
+    assert_eq!(server.connects(), CONNECTIONS, "none is too old before three quarters");
+    // Every one is in use in each round, so whichever is too old is replaced in the next.
+    let mut replaced = Vec::new();
+    for _ in 0..25 {
+        let before = server.connects();
+        clock.advance(Duration::from_secs(101));
+        all_have_connections(&pool, CONNECTIONS);
+        all_have_connections(&pool, CONNECTIONS);
+        replaced.push(server.connects() - before);
+    }
+    assert_eq!(replaced.iter().sum::<usize>(), CONNECTIONS, "{replaced:?}");
+    let rounds = replaced.iter().filter(|replaced| **replaced > 0).count();
+    // By chance alone fewer than four rounds come about less than once in 10^15 runs.
+    assert!(rounds >= 4, "{replaced:?}");
+    assert_eq!(pool.status().discarded, 0, "to grow old is no failure");
+}
+
+#[test]
 fn c85_a_test_that_hangs_holds_no_other_worker_and_its_connection_is_not_given_out_again() {
     let bulkhead = Bulkhead::builder("c85").threads(4).queue(20).call_limit(LONG);
     let (_runtime, pool, server) = build_with(bulkhead, |pool| {

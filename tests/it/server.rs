@@ -1,9 +1,10 @@
-//! A throwaway PostgreSQL server: one for the test process, gone with it however it ends.
+//! A throwaway PostgreSQL server: gone with the process that started it, however that ends.
+//!
+//! It needs the server's programs, and nothing but the standard library; examples include this file.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use watertight::postgres::Config;
@@ -29,74 +30,106 @@ fn programs() -> Option<PathBuf> {
     folders.into_iter().find(|bin| bin.join("postgres").exists() && bin.join("initdb").exists())
 }
 
+/// What to say where there are no programs.
+pub(crate) const MISSING: &str = "there are no PostgreSQL server programs; install them \
+     (`apt-get install postgresql`, `dnf install postgresql-server`, `brew install postgresql@17`), \
+     or say where they are with the variable WATERTIGHT_PG_BIN";
+
 /// The shell that holds the server: it stops it when its standard input ends, and that ends with us.
 const HOLD: &str = r#"
 trap '' INT TERM
-"$1/initdb" -D "$2/data" -U postgres -A trust --no-sync --no-instructions -E UTF8 --locale=C >"$2/log" 2>&1 || exit 1
-"$1/postgres" -D "$2/data" -h 127.0.0.1 -p "$3" -k "$2" -F -c shared_buffers=16MB \
-    -c max_connections=60 -c autovacuum=off >>"$2/log" 2>&1 &
+bin=$1 folder=$2 port=$3
+shift 3
+"$bin/initdb" -D "$folder/data" -U postgres -A trust --no-sync --no-instructions -E UTF8 --locale=C >"$folder/log" 2>&1 || exit 1
+"$bin/postgres" -D "$folder/data" -h 127.0.0.1 -p "$port" -k "$folder" -F -c shared_buffers=16MB \
+    -c max_connections=60 -c autovacuum=off "$@" >>"$folder/log" 2>&1 &
 read -r _
+kill -CONT $!
 kill -QUIT $!
 wait $!
-rm -rf "$2"
+rm -rf "$folder"
 "#;
 
-struct Server {
+/// Stopped when it is dropped, and with the process.
+pub(crate) struct Server {
     port: u16,
-    /// Keeps the shell's input open.
-    _shell: Child,
+    folder: PathBuf,
+    shell: Child,
+    /// The shell's input, which keeps it and the server.
+    hold: Option<ChildStdin>,
 }
 
-fn start(programs: &Path) -> Server {
+impl Server {
+    /// Starts one with more settings, such as `max_connections=5`, and with files in its folder, which
+    /// is the settings' `{folder}`. `None` where there are no programs for one.
+    pub(crate) fn start(settings: &[&str], files: &[(&str, &str)]) -> Option<Self> {
+        programs().map(|programs| start(&programs, settings, files))
+    }
+
+    /// How to reach it.
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(self.port).user("postgres").dbname("postgres");
+        config
+    }
+
+    /// The process that accepts connections.
+    #[allow(dead_code, reason = "not everybody who includes this file stops the server")]
+    pub(crate) fn postmaster(&self) -> u32 {
+        let file = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        file.lines().next().unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.hold.take());
+        let _ = self.shell.wait();
+    }
+}
+
+fn start(programs: &Path, settings: &[&str], files: &[(&str, &str)]) -> Server {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let folder = std::env::temp_dir().join(format!("watertight-pg-{}-{port}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
+    let files: Vec<_> = files.iter().map(|(name, text)| (folder.join(name), text)).collect();
+    for (path, text) in &files {
+        std::fs::write(path, text).unwrap();
+    }
     let mut shell = Command::new("sh");
     shell.args(["-c", HOLD, "sh"]).arg(programs).arg(&folder).arg(port.to_string());
+    for setting in settings {
+        shell.arg("-c").arg(setting.replace("{folder}", &folder.to_string_lossy()));
+    }
     shell.current_dir(&folder).stdin(Stdio::piped());
     #[cfg(unix)]
     {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
         use std::os::unix::process::CommandExt;
-        let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| {
-            use std::os::unix::fs::MetadataExt;
-            own.uid() == 0
-        });
-        if is_root {
+        for (path, _) in &files {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
             // The server refuses to run as root.
-            std::os::unix::fs::chown(&folder, Some(65_534), Some(65_534)).unwrap();
+            for path in files.iter().map(|(path, _)| path).chain([&folder]) {
+                chown(path, Some(65_534), Some(65_534)).unwrap();
+            }
             shell.uid(65_534).gid(65_534);
         }
     }
-    let shell = shell.spawn().unwrap();
+    let mut shell = shell.spawn().unwrap();
+    let hold = shell.stdin.take();
+    let server = Server { port, folder, shell, hold };
     let start = Instant::now();
     let ready = || {
-        let file = std::fs::read_to_string(folder.join("data/postmaster.pid"));
+        let file = std::fs::read_to_string(server.folder.join("data/postmaster.pid"));
         file.is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim() == "ready"))
     };
     // As root the file can be read; as its owner too.
     while !ready() {
-        let log = || std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+        let log = || std::fs::read_to_string(server.folder.join("log")).unwrap_or_default();
         assert!(start.elapsed() < Duration::from_secs(60), "no PostgreSQL server: {}", log());
         std::thread::sleep(Duration::from_millis(5));
     }
-    Server { port, _shell: shell }
-}
-
-/// How to reach the server. `None`, with a loud word, where there are no programs for one; in CI that
-/// fails.
-pub(crate) fn postgres() -> Option<Config> {
-    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let programs = programs();
-        if programs.is_none() {
-            let missing = "**** there are no PostgreSQL server programs; `tests/run` installs them";
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{missing}");
-            eprintln!("{missing}, and this test is left out");
-        }
-        programs.map(|programs| start(&programs))
-    });
-    let port = server.as_ref()?.port;
-    let mut config = Config::new();
-    config.host("127.0.0.1").port(port).user("postgres").dbname("postgres");
-    Some(config)
+    server
 }

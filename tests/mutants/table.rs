@@ -171,6 +171,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
     ),
     models(
+        "a worker leaves a job behind that nobody else knows of",
+        &[edit(
+            SERVICE,
+            "            if self.searching == 0 && !self.ready.is_empty() {",
+            "            if false {",
+        )],
+        &["work::a_worker_that_leaves_a_job_behind_wakes_the_next"],
+    ),
+    models(
         "a wake-up is sent before it is counted",
         &[
             edit(DELIVERY, "        locked.wake_ups += mail.wake_workers;\n", ""),

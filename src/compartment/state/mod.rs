@@ -66,10 +66,13 @@ pub(crate) struct State<J> {
     alarms: Alarms,
     /// The instant that the timekeeper sleeps until; `None` while it sleeps for good.
     timekeeper_until: Option<Instant>,
-    /// INVARIANT: `ready.len() <= searching`, or nobody sleeps. A worker that searches is awake and
-    /// looks under the lock before it sleeps, so a job needs no wake-up while one does.
+    /// INVARIANT: nothing is ready, or somebody searches, or nobody sleeps. A worker that searches is
+    /// awake and looks under the lock before it sleeps; if it leaves something behind, it wakes the
+    /// next (`take`).
     searching: usize,
     sleeping: usize,
+    /// Jobs usually end sooner than a sleeper wakes.
+    quick: bool,
     full_since: Option<Instant>,
     /// The latest `now` that limits were checked against.
     latest: Option<Instant>,
@@ -135,6 +138,7 @@ impl<J: Clone> State<J> {
             timekeeper_until: None,
             searching: 0,
             sleeping: 0,
+            quick: false,
             full_since: None,
             latest: None,
             totals: Totals::default(),
@@ -166,7 +170,15 @@ impl<J: Clone> State<J> {
         let due = entry.deadline.instant().filter(|_| !entry.covered);
         self.set_alarm(&mut entry, due, out);
         self.ready.push_back(entry);
-        if self.ready.len() > self.searching && self.sleeping > 0 {
+        // Each job its own worker at once; but quick jobs are done before a second one is awake.
+        let served = if self.quick { 1 } else { self.ready.len() };
+        if self.searching < served {
+            self.wake_worker(out);
+        }
+    }
+
+    fn wake_worker(&mut self, out: &mut Outbox<J>) {
+        if self.sleeping > 0 {
             self.sleeping -= 1;
             self.searching += 1;
             out.wake_workers += 1;
@@ -241,8 +253,16 @@ impl<J: Clone> State<J> {
         self.taken >= self.limit && self.lane.queue.len() >= self.lane.capacity
     }
 
+    /// `now`, unless somebody has looked at a later instant already: a thread may read the clock and
+    /// then wait for the lock. Times that are added up are measured with it, or a sum that somebody has
+    /// seen with the later one would fall.
+    fn not_before_latest(&self, now: Instant) -> Instant {
+        self.latest.map_or(now, |latest| latest.max(now))
+    }
+
     /// Ends every operation: takes note of what has changed, for those who look later.
     fn note_levels(&mut self, now: Instant, out: &mut Outbox<J>) {
+        let now = self.not_before_latest(now);
         let levels = self.levels();
         self.totals.peaks = self.totals.peaks.highest(levels);
         self.recent.note(levels, now);

@@ -49,6 +49,7 @@ impl<J: Clone> State<J> {
     }
 
     pub(crate) fn numbers(&self, now: Instant) -> Numbers {
+        let now = self.not_before_latest(now);
         let age = |since: Instant| now.saturating_duration_since(since);
         let running_ages = self.running.iter().flatten().map(|running| age(running.started));
         let running_now: Duration = running_ages.clone().sum();
@@ -72,6 +73,10 @@ impl<J: Clone> State<J> {
             wait_times: self.wait_times.clone(),
             run_times: self.run_times.clone(),
         }
+    }
+
+    pub(crate) fn is_running(&self, seq: u64) -> bool {
+        self.running.iter().flatten().any(|running| running.entry.seq == seq)
     }
 
     /// The jobs that run now: worker, job, and for how long.

@@ -42,6 +42,10 @@ impl<J: Clone> State<J> {
             debug_assert!(self.running[worker].is_none(), "a worker took a second job");
             self.running[worker] = Some(Running { entry, started: now });
             self.wait_times.record(waited);
+            if self.searching == 0 && !self.ready.is_empty() {
+                // Nobody else knows of the rest, and this job may take long after all.
+                self.wake_worker(out);
+            }
             return Some(taken);
         }
         self.note_levels(now, out);
@@ -56,6 +60,7 @@ impl<J: Clone> State<J> {
         now: Instant,
         out: &mut Outbox<J>,
     ) -> Duration {
+        let now = self.not_before_latest(now);
         // PANIC: a worker releases what `take` gave it, once; the wrapper's loop has no other order.
         let Running { mut entry, started } =
             self.running[worker].take().expect("a worker releases the job that it took");
@@ -70,6 +75,11 @@ impl<J: Clone> State<J> {
         self.note_levels(now, out);
         self.note_end(out);
         ran
+    }
+
+    /// Takes note of whether jobs usually end sooner than a sleeper wakes.
+    pub(crate) fn note_pace(&mut self, quick: bool) {
+        self.quick = quick;
     }
 
     /// The worker found nothing and stays awake to look again.

@@ -10,13 +10,14 @@ use ureq::Proxy;
 
 use super::client::{Client, Wires};
 use super::resolver::{Bounded, LOOKERS, LookUp, Names, system_look_up};
+use super::seat::Lines;
 use super::transport::Watched;
 use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
-use crate::sync::{Arc, ThreadSpec, spawn};
+use crate::sync::{Arc, Mutex, ThreadSpec, spawn};
 
 /// Describes a client. Made by [`Client::builder`].
 #[must_use = "a description does nothing until it is built"]
@@ -111,7 +112,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the first thing that is wrong. Then nothing is left behind.
+    /// [`BuildError`] with the first thing that is wrong; also if a connection for each thread, with
+    /// those of the runtime's other pools and 32 file descriptors for the rest of the process, is more
+    /// than `RLIMIT_NOFILE` allows. Then nothing is left behind.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Client, BuildError> {
         let compartment = bulkhead.compartment();
         let wrong = |setting, problem: &str| {
@@ -143,6 +146,7 @@ impl ClientBuilder {
         if let Some(name) = self.user_agent {
             config = config.user_agent(name);
         }
+        let planned = Mutex::new(Some(compartment.plan_descriptors("threads", threads, 1)?));
         let names = Names::new(self.look_up, self.dns_age, compartment.name());
         let helpers = Arc::new(Helpers::default());
         if let Err(error) = start_lookers(compartment, &names, &helpers) {
@@ -153,10 +157,10 @@ impl ClientBuilder {
         }
         helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let remotes = Arc::new(Remotes::default());
-        let connector = Watched::new(self.max_response, Arc::clone(&remotes));
+        let (lines, remotes) = (Arc::new(Lines::default()), Arc::new(Remotes::default()));
+        let connector = Watched::new(self.max_response, Arc::clone(&lines), Arc::clone(&remotes));
         let agent = Agent::with_parts(config.build(), connector, resolver);
-        let wires = Arc::new(Wires { agent, names, helpers, remotes });
+        let wires = Arc::new(Wires { agent, lines, names, helpers, remotes, planned });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)

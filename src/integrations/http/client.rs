@@ -7,14 +7,14 @@ use ureq::Agent;
 
 use super::builder::ClientBuilder;
 use super::resolver::Names;
-use super::seat::Seat;
+use super::seat::{Lines, Seat};
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Connections, Context, Resource, Thread};
+use crate::compartment::{Connections, Context, Holdings, PlannedDescriptors, Resource, Thread};
 use crate::error::{CallError, Rejected};
 use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 use crate::time::Deadline;
 
 /// A bulkhead with an HTTP agent of its own. Cheap to clone, safe to keep.
@@ -150,9 +150,12 @@ impl fmt::Debug for Client {
 /// What a client holds besides its bulkhead's threads.
 pub(super) struct Wires {
     pub(super) agent: Agent,
+    pub(super) lines: Arc<Lines>,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
     pub(super) remotes: Arc<Remotes>,
+    /// `None` from the close on.
+    pub(super) planned: Mutex<Option<PlannedDescriptors>>,
 }
 
 impl Resource for Wires {
@@ -160,10 +163,15 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
+        self.planned.lock().take();
     }
 
     fn threads(&self) -> Vec<Thread> {
         self.helpers.threads()
+    }
+
+    fn holdings(&self) -> Holdings {
+        Holdings { look_ups: Some(self.names.look_ups()), ..self.lines.holdings() }
     }
 
     fn connections(&self) -> Connections {

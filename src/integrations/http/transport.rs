@@ -6,7 +6,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::seat::{Line, Seat};
+use super::seat::{Line, Lines, Seat};
 use crate::integrations::remotes::{Remote, Remotes};
 use crate::sync::{Arc, Mutex, Weak};
 
@@ -16,12 +16,13 @@ pub(super) struct Watched {
     inner: DefaultConnector,
     /// The most bytes of one response, its head included.
     most: u64,
+    lines: Arc<Lines>,
     remotes: Arc<Remotes>,
 }
 
 impl Watched {
-    pub(super) fn new(most: u64, remotes: Arc<Remotes>) -> Self {
-        Self { inner: DefaultConnector::new(), most, remotes }
+    pub(super) fn new(most: u64, lines: Arc<Lines>, remotes: Arc<Remotes>) -> Self {
+        Self { inner: DefaultConnector::new(), most, lines, remotes }
     }
 }
 
@@ -56,13 +57,19 @@ impl Connector for Watched {
             register_shutdown: Arc::new(register),
         };
         // Behind a proxy there are no addresses here: the connection to the proxy is opened by a call
-        // of its own, within this one.
+        // of its own, within this one, and counted there.
+        let lines = (!details.addrs.is_empty()).then_some(&self.lines);
         let remote = self.remotes.note(details.addrs.iter().copied());
-        let Some(inner) = self.inner.connect(&within, chained)? else { return Ok(None) };
+        let connected = self.inner.connect(&within, chained).inspect_err(|_| {
+            if let Some(lines) = lines {
+                lines.failed_to_open();
+            }
+        });
+        let Some(inner) = connected? else { return Ok(None) };
         let Some(socket) = socket.lock().take() else {
             return Err(Error::ConnectionFailed);
         };
-        let (line, most) = (Line::new(socket), self.most);
+        let (line, most) = (Line::open(&seat, socket, lines), self.most);
         Ok(Some(WatchedTransport { inner, line, most, received: 0, _remote: remote }))
     }
 }

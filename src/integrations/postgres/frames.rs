@@ -11,6 +11,9 @@ pub(super) enum Rest {
     Idle,
     /// Ready, in a transaction, be it a failed one.
     InTransaction,
+    /// The last request has failed, and nothing but the word that the server is ready is missing. It
+    /// comes a moment after the error.
+    Failed,
     /// In the middle of an answer.
     Unfinished,
 }
@@ -23,6 +26,8 @@ pub(super) struct Frames {
     body: usize,
     /// The byte of the last `Z`, if nothing has been sent or received since.
     ready: Option<u8>,
+    /// Whether the last message was an error, and nothing has been sent since.
+    failed: bool,
 }
 
 const HEAD: usize = 5;
@@ -32,12 +37,14 @@ impl Frames {
         match self.ready {
             Some(b'I') => Rest::Idle,
             Some(_) => Rest::InTransaction,
+            None if self.failed => Rest::Failed,
             None => Rest::Unfinished,
         }
     }
 
     pub(super) fn sent(&mut self) {
         self.ready = None;
+        self.failed = false;
     }
 
     pub(super) fn received(&mut self, mut bytes: &[u8]) {
@@ -54,14 +61,17 @@ impl Frames {
                 // Notices, notifications and changed parameters may come at any time, and open nothing.
                 if !matches!(self.head[0], b'N' | b'A' | b'S') {
                     self.ready = None;
+                    self.failed = false;
                 }
             }
             let (part, rest) = bytes.split_at(bytes.len().min(self.body));
             self.body -= part.len();
             bytes = rest;
             if self.body == 0 {
-                if self.head[0] == b'Z' {
-                    self.ready = part.last().copied();
+                match self.head[0] {
+                    b'Z' => self.ready = part.last().copied(),
+                    b'E' => self.failed = true,
+                    _ => {}
                 }
                 self.head.clear();
             }
@@ -82,11 +92,15 @@ mod tests {
     fn the_last_ready_counts_however_the_bytes_are_cut() {
         let idle = [message(b'C', b"SELECT 1\0"), message(b'Z', b"I")].concat();
         let open = [message(b'D', &[0; 300]), message(b'n', b""), message(b'Z', b"T")].concat();
+        let failed = [message(b'T', b"rows"), message(b'E', b"an error")].concat();
         let half = [&open[..], &message(b'T', b"rows")[..]].concat();
         for cut in 1..=9 {
-            for (bytes, rest) in
-                [(&idle, Rest::Idle), (&open, Rest::InTransaction), (&half, Rest::Unfinished)]
-            {
+            for (bytes, rest) in [
+                (&idle, Rest::Idle),
+                (&open, Rest::InTransaction),
+                (&failed, Rest::Failed),
+                (&half, Rest::Unfinished),
+            ] {
                 let mut frames = Frames::default();
                 bytes.chunks(cut).for_each(|part| frames.received(part));
                 assert_eq!(frames.rest(), rest, "in pieces of {cut}");

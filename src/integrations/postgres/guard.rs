@@ -1,13 +1,17 @@
 //! [`Guard`]: a connection's socket that gives its thread back.
 //!
 //! The client hands its raw socket to a connector "for TLS" and takes back what that makes of it. Ours
-//! adds no TLS, only an end to every wait: a deadline, and an abort from another thread. With direct
-//! negotiation nothing is sent before, so the server sees a plain connection. No setting of the client
-//! or of the system does as much: not against a server that accepts and stays silent.
+//! puts an end to every wait: a deadline, and an abort from another thread. With direct negotiation
+//! nothing is sent before, so TLS is ours to agree on, see [`Tls`], and its handshake ends in time like
+//! all else. No setting of the client or of the system does as much: not against a server that accepts
+//! and stays silent.
+//!
+//! It stands above TLS, since it reads the server's messages: a wait up here is a wait of the socket
+//! below.
 
-use std::future::{Ready, ready};
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -17,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::frames::{Frames, Rest};
+use super::tls::{Stream, Tls};
 use crate::contain::drop_contained;
 use crate::sync::{Arc, Mutex};
 
@@ -108,16 +113,20 @@ impl Control {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Guard {
-    socket: Socket,
+    stream: Stream,
+    limit: Limit,
+}
+
+/// Ends waits when [`Control`] says so.
+struct Limit {
     control: Arc<Control>,
     /// Made when first needed, since it must be made inside the client's runtime.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Guard {
-    /// The socket is not ready: says whether the wait for it is over all the same.
+impl Limit {
+    /// The other side is not ready: says whether the wait for it is over all the same.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             let until = match self.control.check(cx.waker()) {
@@ -150,71 +159,107 @@ impl Guard {
 
 impl AsyncRead for Guard {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let Self { stream, limit } = self.get_mut();
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
-        self.control.0.lock().frames.received(&buffer.filled()[before..]);
-        self.or_wait(cx, polled)
+        let polled = Pin::new(stream).poll_read(cx, buffer);
+        limit.control.0.lock().frames.received(&buffer.filled()[before..]);
+        // An answer without end is not ready for ever: tokio has a socket pause now and then.
+        limit.or_wait(cx, polled)
     }
 }
 
 impl AsyncWrite for Guard {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let Self { stream, limit } = self.get_mut();
         // Also when the socket is ready: nothing more is to be begun then.
-        if let Err(over) = self.control.check(cx.waker()) {
-            return Poll::Ready(Err(over));
-        }
-        let polled = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        limit.control.check(cx.waker())?;
+        let polled = Pin::new(stream).poll_write(cx, bytes);
         if matches!(polled, Poll::Ready(Ok(1..))) {
-            self.control.0.lock().frames.sent();
+            limit.control.0.lock().frames.sent();
         }
-        self.or_wait(cx, polled)
+        limit.or_wait(cx, polled)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.socket).poll_flush(cx);
-        self.or_wait(cx, polled)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, limit } = self.get_mut();
+        let polled = Pin::new(stream).poll_flush(cx);
+        limit.or_wait(cx, polled)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.socket).poll_shutdown(cx);
-        self.or_wait(cx, polled)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, limit } = self.get_mut();
+        let polled = Pin::new(stream).poll_shutdown(cx);
+        limit.or_wait(cx, polled)
     }
 }
 
 impl TlsStream for Guard {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        self.stream.channel_binding()
     }
 }
 
 /// Puts a [`Guard`] around the socket of one connection.
-#[derive(Debug, Clone)]
-pub(super) struct Guarding(pub(super) Arc<Control>);
+pub(super) struct Guarding {
+    control: Arc<Control>,
+    tls: Tls,
+    /// Whose certificate the server must have.
+    host: String,
+    /// When the last of several hosts must have answered, and how much of that time one may take.
+    share: Option<(Instant, Duration)>,
+}
+
+impl Guarding {
+    /// For one host, as `control` says.
+    pub(super) const fn new(control: Arc<Control>, tls: Tls) -> Self {
+        Self { control, tls, host: String::new(), share: None }
+    }
+
+    /// For several hosts in turn, until `until` in all: one that is silent leaves time for the next.
+    pub(super) fn in_turn(self, until: Instant, each: Duration) -> Self {
+        Self { share: Some((until, each)), ..self }
+    }
+}
 
 impl MakeTlsConnect<Socket> for Guarding {
     type Stream = Guard;
     type TlsConnect = Self;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, _: &str) -> io::Result<Self> {
-        Ok(self.clone())
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Self> {
+        let (control, tls) = (Arc::clone(&self.control), self.tls.clone());
+        Ok(Self { control, tls, host: host.to_owned(), share: self.share })
     }
 }
 
 impl TlsConnect<Socket> for Guarding {
     type Stream = Guard;
     type Error = io::Error;
-    type Future = Ready<io::Result<Guard>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Guard>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
-        ready(Ok(Guard { socket, control: self.0, timer: None }))
+        let Self { control, tls, host, share } = self;
+        if let Some((until, each)) = share {
+            control.limit(Some(until));
+            control.limit_further(each);
+        }
+        Box::pin(async move {
+            let mut limit = Limit { control, timer: None };
+            let mut opening = pin!(tls.open(socket, host));
+            let stream = poll_fn(|cx| {
+                let polled = opening.as_mut().poll(cx);
+                limit.or_wait(cx, polled)
+            });
+            let stream = stream.await?;
+            Ok(Guard { stream, limit })
+        })
     }
 }

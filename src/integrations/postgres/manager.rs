@@ -1,14 +1,17 @@
 //! [`Manager`]: opens guarded connections, on the pool's own threads.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use ::postgres::config::{Host, SslMode, SslNegotiation};
+use ::postgres::config::{SslMode, SslNegotiation};
+use ::postgres::error::SqlState;
 use ::postgres::{Client, Config};
 
 use super::frames::Rest;
 use super::guard::{Control, Guarding};
+use super::names::{LookUp, Names};
+use super::tls::Tls;
 use crate::compartment::Context;
 use crate::contain::contain;
 use crate::integrations::remotes::{Remote, Remotes};
@@ -21,19 +24,23 @@ const GOODBYE: Duration = Duration::from_millis(200);
 /// How long a ping of an idle connection may take.
 const PING: Duration = Duration::from_secs(1);
 
-/// How much longer than the job's deadline the socket is waited for: so that a server that is well
-/// ends the statement by its own limit first, and the connection is kept.
-const AFTER_THE_SERVER: Duration = Duration::from_millis(25);
-
 #[derive(Debug)]
 pub(crate) struct Manager {
     config: Config,
+    tls: Tls,
+    names: Names,
     connect_limit: Duration,
     pub(super) remotes: Arc<Remotes>,
 }
 
 impl Manager {
-    pub(super) fn new(mut config: Config, name: &str, connect_limit: Duration) -> Self {
+    pub(super) fn new(
+        mut config: Config,
+        tls: Tls,
+        look_up: LookUp,
+        name: &str,
+        connect_limit: Duration,
+    ) -> Self {
         // So that `pg_stat_activity` shows which bulkhead a query is of.
         if config.get_application_name().is_none() {
             config.application_name(name);
@@ -47,33 +54,10 @@ impl Manager {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(30));
         }
-        config.connect_timeout(connect_limit);
-        // What hands the socket over, before the first byte: see `guard`.
+        // What hands the socket over, before the first byte: see `guard`. What the user has set is
+        // in `tls`.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        Self { config, connect_limit, remotes: Arc::default() }
-    }
-
-    /// The configuration with every name looked up: the client would start a thread for each, and
-    /// wait for it without a limit. This runs on the pool's connecting thread, which may wait.
-    fn resolved(&self) -> io::Result<Config> {
-        let mut config = self.config.clone();
-        if !config.get_hostaddrs().is_empty() {
-            return Ok(config);
-        }
-        for host in self.config.get_hosts() {
-            if let Host::Tcp(host) = host {
-                let address = match host.parse::<IpAddr>() {
-                    Ok(address) => address,
-                    Err(_) => (host.as_str(), 0)
-                        .to_socket_addrs()?
-                        .next()
-                        .ok_or_else(|| io::Error::other(format!("{host:?} has no address")))?
-                        .ip(),
-                };
-                config.hostaddr(address);
-            }
-        }
-        Ok(config)
+        Self { config, tls, names: Names::new(look_up), connect_limit, remotes: Arc::default() }
     }
 }
 
@@ -91,16 +75,17 @@ pub(crate) struct Connection {
     client: Client,
     control: Arc<Control>,
     remote: Remote,
+    tls: Tls,
 }
 
 impl Connection {
-    /// Runs a job with the client: every wait ends a little after its deadline, or at an abort.
+    /// Runs a job with the client: every wait ends at its deadline, or at an abort.
     pub(super) fn serve<F, T>(&mut self, context: &Context<'_>, job: F) -> T
     where
         F: FnOnce(&mut Client, &Context<'_>) -> T,
     {
         match context.remaining() {
-            Some(left) => self.control.limit_to(left.saturating_add(AFTER_THE_SERVER)),
+            Some(left) => self.control.limit_to(left),
             None => self.control.limit(None),
         }
         let control = Arc::clone(&self.control);
@@ -110,15 +95,17 @@ impl Connection {
 
     /// Leaves no transaction and no half-read answer to the next job.
     pub(super) fn tidy(&mut self) -> Result<(), ::postgres::Error> {
+        // It is the job's time that this takes, and its thread.
+        self.control.limit_further(PING);
+        if self.control.rest() == Rest::Failed {
+            // An ordinary error must not cost the connection.
+            self.client.batch_execute("")?;
+        }
         match self.control.rest() {
-            Rest::InTransaction => {
-                // It is the job's time that this takes, and its thread.
-                self.control.limit_further(PING);
-                self.client.batch_execute("ROLLBACK")
-            }
+            Rest::InTransaction => self.client.batch_execute("ROLLBACK"),
             // An answer that is not read to its end could take as long as its query; the pool finds
             // the connection spoilt and closes it.
-            Rest::Idle | Rest::Unfinished => Ok(()),
+            Rest::Idle | Rest::Failed | Rest::Unfinished => Ok(()),
         }
     }
 
@@ -136,7 +123,8 @@ impl Drop for Connection {
             let cancel = Arc::new(Control::default());
             cancel.limit_to(GOODBYE);
             let _remote = self.remote.clone();
-            contain(|| drop(self.client.cancel_token().cancel_query(Guarding(cancel))));
+            let guarding = Guarding::new(cancel, self.tls.clone());
+            contain(|| drop(self.client.cancel_token().cancel_query(guarding)));
         }
         // The client says goodbye when it is dropped, and waits for that to be sent.
         self.control.limit_to(GOODBYE);
@@ -148,13 +136,17 @@ impl ::r2d2::ManageConnection for Manager {
     type Error = ConnectError;
 
     fn connect(&self) -> Result<Connection, ConnectError> {
-        let config = self.resolved().map_err(ConnectError::Name)?;
+        let (config, each) =
+            self.names.resolve(&self.config, self.connect_limit).map_err(ConnectError::Name)?;
         let remote = self.remotes.note(addresses(&config));
         let control = Arc::new(Control::default());
-        control.limit_to(self.connect_limit);
-        let client =
-            config.connect(Guarding(Arc::clone(&control))).map_err(ConnectError::Server)?;
-        Ok(Connection { client, control, remote })
+        let mut guarding = Guarding::new(Arc::clone(&control), self.tls.clone());
+        // The name's time is not the server's.
+        if let Some(until) = Instant::now().checked_add(self.connect_limit) {
+            guarding = guarding.in_turn(until, each);
+        }
+        let client = config.connect(guarding).map_err(ConnectError::of)?;
+        Ok(Connection { client, control, remote, tls: self.tls.clone() })
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), ConnectError> {
@@ -173,14 +165,30 @@ impl ::r2d2::ManageConnection for Manager {
 pub enum ConnectError {
     /// Its name could not be looked up.
     Name(io::Error),
+    /// It has as many connections already as it, the database or the user may have.
+    TooManyConnections(::postgres::Error),
     /// It did not answer in time, or said no.
     Server(::postgres::Error),
+}
+
+impl ConnectError {
+    fn of(error: ::postgres::Error) -> Self {
+        if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) {
+            Self::TooManyConnections(error)
+        } else {
+            Self::Server(error)
+        }
+    }
 }
 
 impl std::fmt::Display for ConnectError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(_) => f.write_str("the database server's name could not be looked up"),
+            Self::TooManyConnections(_) => f.write_str(
+                "the database server has no connection left: give a bulkhead fewer `threads`, or \
+                 the server more `max_connections`",
+            ),
             Self::Server(_) => f.write_str("the database server could not be connected to"),
         }
     }
@@ -190,7 +198,7 @@ impl std::error::Error for ConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Name(error) => Some(error),
-            Self::Server(error) => Some(error),
+            Self::TooManyConnections(error) | Self::Server(error) => Some(error),
         }
     }
 }

@@ -14,19 +14,25 @@
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 //! ```
 //!
-//! The connections are plain TCP: TLS is not supported yet, and a Unix socket cannot be guarded.
+//! TLS is by a connector of your choice, see [`DatabaseBuilder::tls`]. A Unix socket cannot be guarded.
 
+mod check;
+mod conflict;
 mod database;
 mod fault;
 mod frames;
 mod guard;
 mod manager;
+mod names;
+mod tls;
 mod transaction;
 
 /// The client's crate in the version that is used here.
 pub use ::postgres as client;
-pub use ::postgres::{Client, Config, Error, types};
+pub use ::postgres::{Client, Config, Error, IsolationLevel, types};
 
+pub use self::check::{CheckError, ServerPlan, check};
+pub use self::conflict::{TransactionError, TransactionOptions};
 pub use self::database::{Database, DatabaseBuilder};
 pub use self::fault::fault;
 pub use self::manager::ConnectError;

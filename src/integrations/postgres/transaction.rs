@@ -2,39 +2,91 @@
 
 use std::fmt;
 
+use ::postgres::error::SqlState;
 use ::postgres::types::ToSql;
 use ::postgres::{Client, Error, Row, Statement, ToStatement};
 
+use super::conflict::{TransactionOptions, is_conflict};
 use crate::compartment::Context;
 
 /// An open transaction. Ended by [`Database::transaction`](super::Database::transaction), not by the
 /// job: so it has no `commit`.
-pub struct Transaction<'a>(&'a mut Client);
+pub struct Transaction<'a> {
+    client: &'a mut Client,
+    state: State,
+}
+
+/// What the server has said about the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Sound,
+    /// A statement has failed: everything but a rollback is refused.
+    Failed,
+    /// Because of another transaction.
+    Lost,
+}
+
+/// How an attempt at a transaction failed.
+pub(super) struct Failed<E> {
+    pub(super) cause: E,
+    /// It was another transaction's doing, and nothing is left of this one.
+    pub(super) conflict: bool,
+}
 
 impl Transaction<'_> {
-    pub(super) fn run<F, T, E>(client: &mut Client, context: &Context<'_>, job: F) -> Result<T, E>
+    /// Makes one attempt. A panic of `job` passes by: the pool closes the connection, and the server
+    /// rolls back.
+    pub(super) fn run<F, T, E>(
+        client: &mut Client,
+        context: &Context<'_>,
+        options: TransactionOptions,
+        job: F,
+    ) -> Result<T, Failed<E>>
     where
         F: FnOnce(&mut Transaction<'_>, &Context<'_>) -> Result<T, E>,
         E: From<Error>,
     {
-        let begin = match context.remaining() {
-            // Zero would mean none.
-            Some(left) => {
-                let millis = left.as_millis().clamp(1, i32::MAX as u128);
-                format!("BEGIN; SET LOCAL statement_timeout = {millis}")
+        let begun = client.batch_execute(&options.begin(context.remaining()));
+        begun.map_err(|error| Failed { cause: error.into(), conflict: false })?;
+        let mut transaction = Transaction { client, state: State::Sound };
+        let value = job(&mut transaction, context);
+        let Transaction { client, state } = transaction;
+        let lost = state == State::Lost;
+        let failed = match value {
+            Ok(value) => {
+                // If the job has passed over an error of the server's, that would answer `COMMIT` with
+                // a rollback and call it a success. To anything else it says that all is lost.
+                let sound = match state {
+                    State::Sound => Ok(()),
+                    State::Failed | State::Lost => client.batch_execute("SELECT 1"),
+                };
+                match sound.and_then(|()| client.batch_execute("COMMIT")) {
+                    Ok(()) => return Ok(value),
+                    Err(error) => {
+                        Failed { conflict: lost || is_conflict(&error), cause: error.into() }
+                    }
+                }
             }
-            None => "BEGIN".to_owned(),
+            Err(cause) => Failed { cause, conflict: lost },
         };
-        client.batch_execute(&begin)?;
-        // A panic passes by: the pool closes the connection, and the server rolls back.
-        let value = job(&mut Transaction(client), context);
-        if value.is_err() {
-            // If this fails too the connection is spoilt and gets closed, which also rolls back.
-            let _ = client.batch_execute("ROLLBACK");
-            return value;
-        }
-        client.batch_execute("COMMIT")?;
-        value
+        // If this fails too the connection is spoilt and gets closed, which also rolls back.
+        let _ = client.batch_execute("ROLLBACK");
+        Err(failed)
+    }
+
+    /// Follows what the server thinks of the transaction.
+    fn notice<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        self.state = match &answer {
+            // Only a return to a savepoint succeeds in a failed transaction, and makes it sound.
+            Ok(_) => State::Sound,
+            Err(error) if is_conflict(error) => State::Lost,
+            // That it has failed before.
+            Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => self.state,
+            Err(error) if error.code().is_some() => State::Failed,
+            // The client's own, such as of a row that is not there: to the server all is well.
+            Err(_) => self.state,
+        };
+        answer
     }
 
     /// See [`Client::execute`].
@@ -46,7 +98,8 @@ impl Transaction<'_> {
     where
         S: ?Sized + ToStatement,
     {
-        self.0.execute(query, params)
+        let answer = self.client.execute(query, params);
+        self.notice(answer)
     }
 
     /// See [`Client::query`].
@@ -58,7 +111,8 @@ impl Transaction<'_> {
     where
         S: ?Sized + ToStatement,
     {
-        self.0.query(query, params)
+        let answer = self.client.query(query, params);
+        self.notice(answer)
     }
 
     /// See [`Client::query_one`].
@@ -70,7 +124,8 @@ impl Transaction<'_> {
     where
         S: ?Sized + ToStatement,
     {
-        self.0.query_one(query, params)
+        let answer = self.client.query_one(query, params);
+        self.notice(answer)
     }
 
     /// See [`Client::query_opt`].
@@ -86,7 +141,8 @@ impl Transaction<'_> {
     where
         S: ?Sized + ToStatement,
     {
-        self.0.query_opt(query, params)
+        let answer = self.client.query_opt(query, params);
+        self.notice(answer)
     }
 
     /// See [`Client::prepare`].
@@ -95,7 +151,8 @@ impl Transaction<'_> {
     ///
     /// What the server says.
     pub fn prepare(&mut self, query: &str) -> Result<Statement, Error> {
-        self.0.prepare(query)
+        let answer = self.client.prepare(query);
+        self.notice(answer)
     }
 
     /// See [`Client::batch_execute`].
@@ -104,7 +161,8 @@ impl Transaction<'_> {
     ///
     /// What the server says.
     pub fn batch_execute(&mut self, query: &str) -> Result<(), Error> {
-        self.0.batch_execute(query)
+        let answer = self.client.batch_execute(query);
+        self.notice(answer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! [`PoolBuilder`]: the description of one pool.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct PoolBuilder<M: ManageConnection> {
     max_lifetime: Duration,
     idle_limit: Duration,
     on_return: Option<OnReturn<M::Connection>>,
+    remote_address: Option<SocketAddr>,
+    descriptors_each: u64,
     remotes: Option<Arc<Remotes>>,
 }
 
@@ -54,6 +57,8 @@ where
             max_lifetime: Duration::from_secs(30 * 60),
             idle_limit: Duration::from_secs(10 * 60),
             on_return: None,
+            remote_address: None,
+            descriptors_each: 1,
             remotes: None,
         }
     }
@@ -94,7 +99,9 @@ where
         self
     }
 
-    /// How old a connection may become. Looked at every 30 seconds, and only while it is idle.
+    /// How old a connection may become. It is closed when its job brings it back after three quarters of
+    /// this time to all of it, by chance: so that those that were opened together are not replaced
+    /// together. One that is idle is closed within 30 seconds after all of this time.
     ///
     /// Defaults to 30 minutes, so that connections move on after a fail-over or a change of the
     /// server's address. [`Duration::MAX`] means no limit. Zero is an error.
@@ -125,6 +132,23 @@ where
         self
     }
 
+    /// Where the manager's connections go, for [`Runtime::audit`](crate::Runtime::audit): with it the
+    /// audit tells them from foreign ones, and marks the address if anybody else uses it too.
+    ///
+    /// It is believed, and opens no connection. Defaults to not known: only the manager knows where it
+    /// connects to.
+    pub fn remote_address(mut self, address: SocketAddr) -> Self {
+        self.remote_address = Some(address);
+        self
+    }
+
+    /// How many file descriptors one connection takes.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn descriptors_each(mut self, number: u64) -> Self {
+        self.descriptors_each = number;
+        self
+    }
+
     /// Where the manager notes its connections, for reports of the process.
     #[cfg(feature = "postgres")]
     pub(crate) fn remotes(mut self, remotes: Arc<Remotes>) -> Self {
@@ -137,13 +161,17 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it. Then no
-    /// thread is left behind.
+    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it; also if the
+    /// connections of all the runtime's pools, and 32 file descriptors for the rest of the process, are
+    /// more than `RLIMIT_NOFILE` allows. Then no thread is left behind.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Pool<M>, BuildError> {
         let compartment = bulkhead.compartment();
         let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
+        let planned =
+            compartment.plan_descriptors("connections", connections, self.descriptors_each)?;
         let size = u32::try_from(connections).unwrap_or(u32::MAX);
-        let Self { manager, connect_limit, test_after_idle, on_return, remotes, .. } = self;
+        let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
+        let (remote_address, remotes) = (self.remote_address, self.remotes);
 
         let helpers = Arc::new(Helpers::default());
         let keeper = Arc::new(Keeper::new(connections));
@@ -178,10 +206,13 @@ where
             about: Arc::clone(&compartment.vitals),
             connect_limit,
             test_after_idle,
+            max_lifetime: self.max_lifetime,
             open: Mutex::new(Some(Open { pool, manager, on_return })),
             keeper,
             attempts,
             helpers,
+            planned: Mutex::new(Some(planned)),
+            remote_address,
             remotes,
             waiting: AtomicU64::new(0),
         });
@@ -298,6 +329,8 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             max_lifetime,
             idle_limit,
             on_return,
+            remote_address,
+            descriptors_each: _,
             remotes: _,
         } = self;
         f.debug_struct("PoolBuilder")
@@ -307,6 +340,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             .field("max_lifetime", max_lifetime)
             .field("idle_limit", idle_limit)
             .field("on_return", &on_return.is_some())
+            .field("remote_address", remote_address)
             .finish_non_exhaustive()
     }
 }

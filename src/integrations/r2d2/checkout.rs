@@ -1,6 +1,7 @@
 //! [`Lease`]: how a job comes by its connection, and what becomes of it after.
 
 use std::cell::Cell;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
 use ::r2d2::{ManageConnection, PooledConnection};
@@ -8,7 +9,7 @@ use ::r2d2::{ManageConnection, PooledConnection};
 use super::error::{ConnectionError, ConnectionErrorKind};
 use super::manager::Guarded;
 use super::shared::{Open, Shared};
-use crate::compartment::Context;
+use crate::compartment::{Context, Parting};
 use crate::contain::contain;
 use crate::sync::{Arc, Ordering, spin_until};
 use crate::time::Deadline;
@@ -52,7 +53,11 @@ where
             if let Some(mut pooled) = self.take(&open, &mut asked) {
                 let left = until.remaining(Instant::now()).unwrap_or(Duration::MAX);
                 if self.is_good(&open, &mut pooled, left, &now) {
-                    pooled.dirty = true;
+                    if pooled.used.is_none() {
+                        pooled.retires = now().checked_add(lifetime(self.max_lifetime));
+                    }
+                    // Unless the job comes to its end.
+                    pooled.parting = Some(Parting::Panicked);
                     return Ok(Lease { open, pooled });
                 }
                 asked = None;
@@ -115,6 +120,13 @@ where
     ) {
         if context.is_unwanted() {
             // Somebody may have broken it to free the job, or it is in the middle of an answer.
+            lease.pooled.parting = Some(Parting::Unwanted);
+            return;
+        }
+        if lease.pooled.retires.is_some_and(|at| at <= now()) {
+            lease.pooled.parting = Some(Parting::Retired);
+            // For the jobs that wait, its place is free.
+            drop(lease);
             return;
         }
         let mut clean = true;
@@ -123,7 +135,7 @@ where
             clean = false;
             contain(|| clean = hook(connection));
         }
-        lease.pooled.dirty = !clean;
+        lease.pooled.parting = (!clean).then_some(Parting::Unclean);
         lease.pooled.used = Some(now());
         drop(lease);
         // ORDERING: Relaxed is enough. Whoever found the pool empty before this connection came back
@@ -155,6 +167,16 @@ where
         pooled.connection = self.keeper.test(&open.manager, connection, until);
         pooled.connection.is_some()
     }
+}
+
+/// How old one connection may become: between three quarters of `most` and all of it, by chance.
+/// Connections that were opened together, after a start or an outage, would otherwise all be replaced
+/// together, time and again.
+fn lifetime(most: Duration) -> Duration {
+    // The standard library's only source of chance.
+    let chance = (RandomState::new().build_hasher().finish() >> 33) as u32;
+    let quarter = most / 4;
+    (quarter * 3).saturating_add(quarter.mul_f64(f64::from(chance) / f64::from(u32::MAX >> 1)))
 }
 
 /// The longest that a test may take where the job's time does not say so.

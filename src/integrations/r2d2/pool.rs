@@ -64,6 +64,12 @@ where
         &self.bulkhead
     }
 
+    /// What tells this pool from others.
+    #[cfg(feature = "postgres")]
+    pub(in crate::integrations) fn id(&self) -> u64 {
+        self.owner.0.id
+    }
+
     /// The numbers of the pool at this instant.
     #[must_use]
     pub fn status(&self) -> PoolStatus {
@@ -156,8 +162,24 @@ where
         F: FnOnce(&mut M::Connection, &Context<'_>) -> T + Send + 'static,
         T: Send + 'static,
     {
+        self.submit_wrapped(deadline, job, |job, connection, context| job(connection, context))
+    }
+
+    /// Hands over a job that `run` knows how to run with a connection.
+    pub(in crate::integrations) fn submit_wrapped<F, T>(
+        &self,
+        deadline: Deadline,
+        job: F,
+        run: impl FnOnce(F, &mut M::Connection, &Context<'_>) -> T + Send + 'static,
+    ) -> Result<JobHandle<Result<T, ConnectionError>>, Rejected<F>>
+    where
+        F: Send + 'static,
+        T: Send + 'static,
+    {
         let pool = self.clone();
-        submit_around(&self.bulkhead, deadline, job, move |job, context| pool.run(job, context))
+        submit_around(&self.bulkhead, deadline, job, move |job, context| {
+            pool.run(|connection, context| run(job, connection, context), context)
+        })
     }
 
     fn with_connection<F, T>(

@@ -1,29 +1,95 @@
 //! PostgreSQL: a real server, and servers that only accept.
 
+mod conflicts;
+mod hung;
+mod planning;
+mod tls;
+
 use std::net::TcpListener;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use watertight::postgres::client::NoTls;
-use watertight::postgres::{Config, Database, Error, Fault, Transaction};
+use watertight::postgres::{Client, Config, Database, DatabaseBuilder, Error, Fault, Transaction};
 use watertight::r2d2::ConnectionErrorKind;
 use watertight::{Bulkhead, CallError, Context, Deadline, Runtime};
 
-use crate::server::postgres;
+use crate::server::{MISSING, Server};
 use crate::support::{Gate, WATCHDOG, eventually, within};
 
+/// A server of this process alone, that a test may do anything to. `None`, with a loud word, where there
+/// are no programs for one; in CI that fails.
+pub(crate) fn throwaway() -> Option<Config> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    SERVER.get_or_init(|| start(&[], &[])).as_ref().map(Server::config)
+}
+
+fn start(settings: &[&str], files: &[(&str, &str)]) -> Option<Server> {
+    let server = Server::start(settings, files);
+    if server.is_none() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{MISSING}");
+        eprintln!("**** {MISSING}. This test is left out.");
+    }
+    server
+}
+
+/// The server of the variable `DATABASE_URL`, if it is set; otherwise a throwaway one. A test leaves
+/// nothing there, and stops and ends nothing but its own connections.
+fn postgres() -> Option<Config> {
+    let Some(url) = std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) else {
+        return throwaway();
+    };
+    Some(url.parse().unwrap_or_else(|error| panic!("DATABASE_URL is not understood: {error}")))
+}
+
 fn build(threads: usize, config: Config) -> (Runtime, Bulkhead, Database) {
+    build_with(threads, Database::builder(config))
+}
+
+fn build_with(threads: usize, database: DatabaseBuilder) -> (Runtime, Bulkhead, Database) {
     // A name of its own, so that the server can tell whose connections it has.
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("pg{}", NUMBER.fetch_add(1, Ordering::SeqCst));
+    let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::SeqCst));
+    let name = format!("pg{process}-{number}");
     let runtime = Runtime::builder()
         .bulkhead(Bulkhead::builder(&*name).threads(threads).no_deadline())
         .build()
         .unwrap();
     let bulkhead = runtime.bulkhead(&name).unwrap();
-    let database = Database::builder(config).build(&bulkhead).unwrap();
+    let database = database.build(&bulkhead).unwrap();
     (runtime, bulkhead, database)
+}
+
+/// A table that nobody else has, gone after the test.
+struct Table {
+    name: String,
+    client: Client,
+}
+
+impl Table {
+    fn new(config: &Config, columns: &str) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::SeqCst));
+        let name = format!("watertight_test_{process}_{number}");
+        let mut client = config.connect(NoTls).unwrap();
+        client.batch_execute(&format!("create table {name} ({columns})")).unwrap();
+        Self { name, client }
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let dropped = self.client.batch_execute(&format!("drop table {}", self.name));
+        assert!(dropped.is_ok() || thread::panicking(), "{dropped:?}");
+    }
 }
 
 fn soon() -> Deadline {
@@ -116,7 +182,7 @@ fn a_shutdown_s_limit_ends_a_query() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_process_that_is_stopped_holds_neither_caller_nor_thread() {
-    let Some(config) = postgres() else { return };
+    let Some(config) = throwaway() else { return };
     let (_runtime, bulkhead, database) = build(1, config);
     let stopped = backend(&database);
     let signal = |name: &str| {
@@ -149,21 +215,25 @@ impl From<Error> for Failure {
 #[test]
 fn a_transaction_commits_on_ok_and_rolls_back_on_err_and_panic() {
     let Some(config) = postgres() else { return };
-    let (_runtime, _bulkhead, database) = build(1, config);
-    let table = "create table if not exists paid (cents int4); truncate paid";
-    database.call(move |client, _| client.batch_execute(table)).unwrap().unwrap();
-    let pay = |tx: &mut Transaction<'_>| tx.execute("insert into paid values (990)", &[]);
+    let (_runtime, _bulkhead, database) = build(1, config.clone());
+    let table = Table::new(&config, "cents int4");
+    let (insert, count) =
+        (format!("insert into {table} values (990)"), format!("select count(*) from {table}"));
+    let pay = move |tx: &mut Transaction<'_>| tx.execute(&*insert, &[]);
     let count = || {
-        let count = database.call(|client, _| -> Result<i64, Error> {
-            Ok(client.query_one("select count(*) from paid", &[])?.get(0))
+        let count = count.clone();
+        let count = database.call(move |client, _| -> Result<i64, Error> {
+            Ok(client.query_one(&*count, &[])?.get(0))
         });
         count.unwrap().unwrap()
     };
-    let paid = database.transaction(move |tx, _| -> Result<u64, Failure> { Ok(pay(tx)?) });
+    let first = pay.clone();
+    let paid = database.transaction(move |tx, _| -> Result<u64, Failure> { Ok(first(tx)?) });
     assert_eq!(paid.unwrap().unwrap(), 1);
     assert_eq!(count(), 1);
+    let second = pay.clone();
     let changed = database.transaction(move |tx, _| -> Result<(), Failure> {
-        pay(tx)?;
+        second(tx)?;
         Err(Failure::Mind)
     });
     assert!(matches!(changed.unwrap(), Err(Failure::Mind)));
@@ -176,9 +246,8 @@ fn a_transaction_commits_on_ok_and_rolls_back_on_err_and_panic() {
     assert_eq!(count(), 1);
 
     // C80: begun by hand and left open.
-    let open =
-        database.call(|client, _| client.batch_execute("begin; insert into paid values (1)"));
-    open.unwrap().unwrap();
+    let open = format!("begin; insert into {table} values (1)");
+    database.call(move |client, _| client.batch_execute(&open)).unwrap().unwrap();
     assert_eq!(count(), 1, "the next job sees nothing of it");
 }
 
@@ -196,7 +265,7 @@ fn a_transaction_s_statements_have_the_call_s_time_as_their_limit_and_no_others(
     let after = database
         .call(move |client, _| -> Result<i64, Error> { Ok(client.query_one(show, &[])?.get(0)) });
     assert_eq!(after.unwrap().unwrap(), 0);
-    // Ended by the server's own limit, a connection is as good as ever.
+    // Ended by a limit of the server's, a connection is as good as ever.
     let late = database.transaction(|tx, _| {
         tx.batch_execute("set local statement_timeout = 20; select pg_sleep(60)")
     });
@@ -204,6 +273,65 @@ fn a_transaction_s_statements_have_the_call_s_time_as_their_limit_and_no_others(
     assert_eq!(late.code().map(|code| code.code()), Some("57014"));
     assert_eq!(watertight::postgres::fault(&late), Fault::Overload { retry_after: None });
     assert_eq!(backend(&database), before);
+}
+
+#[test]
+fn a_statement_that_is_late_is_ended_by_the_server_and_its_connection_is_kept() {
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(1, config);
+    // The server is ahead by some milliseconds, which a busy machine may take away.
+    eventually("the server is first", || {
+        let before = backend(&database);
+        let deadline = Deadline::after(Duration::from_millis(500));
+        let late =
+            database.transaction_until(deadline, |tx, _| tx.batch_execute("select pg_sleep(60)"));
+        let ended = matches!(&late, Ok(Err(error)) if error.code().is_some_and(|code| code.code() == "57014"));
+        ended && backend(&database) == before
+    });
+}
+
+/// How many rounds of a race to run; the variable `WATERTIGHT_ROUNDS` asks for more than usual.
+fn rounds(usual: usize) -> usize {
+    std::env::var("WATERTIGHT_ROUNDS").map_or(usual, |rounds| rounds.parse().unwrap())
+}
+
+#[test]
+fn a_late_cancel_never_hits_another_job() {
+    const CALLERS: usize = 4;
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(CALLERS, config);
+    let race = || {
+        let database = database.clone();
+        move || {
+            let (mut cut_off, mut limit) = (0, Duration::from_millis(2));
+            for round in 0..rounds(2_000) / CALLERS {
+                let raced = database.call_until(Deadline::after(limit), |client, _| {
+                    client.batch_execute("select pg_sleep(0.001)")
+                });
+                // The deadline hunts the end of the answer, however busy the machine is.
+                if matches!(&raced, Ok(Ok(()))) {
+                    limit = limit.mul_f64(0.8);
+                } else {
+                    limit = limit.mul_f64(1.25);
+                    cut_off += 1;
+                }
+                // In no answer, be it its own, may there be a cancel: those are sent for connections
+                // that nobody has any more.
+                let next =
+                    database.call(|client, _| client.batch_execute("select pg_sleep(0.0005)"));
+                for answer in [raced, next.map_err(|error| panic!("{round}: {error}"))] {
+                    if let Ok(Err(error)) = answer {
+                        assert!(error.code().is_none(), "{round}: {error:?}");
+                    }
+                }
+            }
+            cut_off
+        }
+    };
+    let callers: Vec<_> = (0..CALLERS).map(|_| thread::spawn(race())).collect();
+    let cut_off: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    println!("{cut_off} of {} were cut off", rounds(2_000));
+    assert!(cut_off > 0 && cut_off < rounds(2_000), "the deadlines raced with the answers");
 }
 
 #[test]
@@ -260,4 +388,19 @@ fn a_unix_socket_is_refused_when_it_is_built() {
     config.host_path("/run/postgresql");
     let error = Database::builder(config).build(&runtime.bulkhead("unix").unwrap()).unwrap_err();
     assert_eq!((error.bulkhead(), error.setting()), (Some("unix"), "host"));
+}
+
+#[test]
+fn an_error_of_a_statement_costs_no_connection() {
+    let Some(config) = postgres() else { return };
+    let (_runtime, _bulkhead, database) = build(1, config);
+    let before = backend(&database);
+    for wrong in ["select 1 / 0", "selct", "begin; select 1 / 0"] {
+        let simple = database.call(move |client, _| client.batch_execute(wrong));
+        assert!(simple.unwrap().is_err());
+        assert_eq!(backend(&database), before, "{wrong}");
+    }
+    let prepared = database.call(|client, _| client.query("select 1 / $1::int4", &[&0_i32]));
+    assert!(prepared.unwrap().is_err());
+    assert_eq!(backend(&database), before);
 }
