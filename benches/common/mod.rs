@@ -2,6 +2,7 @@
 //!
 //! It is a module of each bench and a test target of its own, which is where its unit tests run.
 #![allow(dead_code, reason = "each bench uses a part of it")]
+#![allow(unused_imports, reason = "a bench, which has no harness, leaves only the tests' imports")]
 
 pub(crate) mod machine;
 pub(crate) mod options;

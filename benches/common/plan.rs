@@ -28,6 +28,8 @@ pub(crate) struct Row {
     pub(crate) margin: f64,
     /// The two that are identical code.
     pub(crate) twins: (String, String),
+    /// A figure of the same subject that says in how many ways the machine spoilt a round.
+    pub(crate) doubt: Option<&'static str>,
 }
 
 /// How a workload is measured.
@@ -111,7 +113,10 @@ impl Row {
     pub(crate) fn judge(&self, measured: &Measured) -> Outcome {
         let (against, value) = self.compare(measured);
         let twins = self.twin_ratios(measured);
-        let off = spread(&twins);
+        let spoilt = self
+            .doubt
+            .is_some_and(|doubt| measured.values(&self.of, doubt).iter().any(|ways| *ways > 0.0));
+        let off = if spoilt { f64::INFINITY } else { spread(&twins) };
         Outcome {
             row: self.clone(),
             against,
@@ -184,6 +189,7 @@ mod tests {
             target: Some(target),
             margin: 0.05,
             twins: ("ours".into(), "ours again".into()),
+            doubt: None,
         }
     }
 
@@ -206,6 +212,15 @@ mod tests {
         let outcome = row("cost", Target::AtMost(1.0)).judge(&measured);
         assert_eq!(outcome.verdict, Some(Verdict::TooNoisy));
         assert!((outcome.twins - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_spoilt_round_leaves_the_row_undecided() {
+        let measured = measured(&[("ours", 2.0), ("ours again", 2.0), ("fast", 4.0)]);
+        let judge = |doubt| Row { doubt, ..row("cost", Target::AtMost(1.0)) }.judge(&measured);
+        assert_eq!(judge(None).verdict, Some(Verdict::Met));
+        assert_eq!(judge(Some("speed")).verdict, Some(Verdict::TooNoisy));
+        assert_eq!(judge(Some("absent")).verdict, Some(Verdict::Met));
     }
 
     #[test]

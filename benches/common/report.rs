@@ -179,6 +179,7 @@ mod tests {
             target: Some(Target::AtMost(1.25)),
             margin: 0.25,
             twins: ("ours".into(), "twin".into()),
+            doubt: None,
         };
         let outcomes = vec![row.judge(&measured)];
         let results =

@@ -1,6 +1,7 @@
 //! Interleaved rounds: everybody is measured once in each, in an order that moves on.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use super::Failure;
 use super::statistics::{percentile, ratios, sorted};
@@ -45,13 +46,30 @@ impl Measured {
     /// # Errors
     ///
     /// That of a subject, with its name.
-    pub(crate) fn of(rounds: usize, mut subjects: Vec<Subject<'_>>) -> Result<Self, Failure> {
+    pub(crate) fn of(rounds: usize, subjects: Vec<Subject<'_>>) -> Result<Self, Failure> {
+        Self::in_rounds(0..=rounds, subjects)
+    }
+
+    /// The same of subjects that have been warmed: every round counts.
+    ///
+    /// # Errors
+    ///
+    /// That of a subject, with its name.
+    pub(crate) fn of_warm(rounds: usize, subjects: Vec<Subject<'_>>) -> Result<Self, Failure> {
+        Self::in_rounds(1..=rounds, subjects)
+    }
+
+    /// Round 0 does not count.
+    fn in_rounds(
+        rounds: RangeInclusive<usize>,
+        mut subjects: Vec<Subject<'_>>,
+    ) -> Result<Self, Failure> {
         let mut measured = Self {
             names: subjects.iter().map(|subject| subject.name.clone()).collect(),
             values: BTreeMap::new(),
         };
         let many = subjects.len();
-        for round in 0..=rounds {
+        for round in rounds {
             for place in 0..many {
                 let subject = &mut subjects[(place + round) % many];
                 let figures =

@@ -2,6 +2,7 @@
 //! once more, with a question as its arguments.
 
 use std::fs;
+use std::hint::black_box;
 use std::process::Command;
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
@@ -19,12 +20,15 @@ const FLAG: &str = "--probe";
 pub(crate) enum Topic {
     /// What 256 threads cost that have worked and are idle.
     Threads,
-    /// What a queued job costs.
+    /// What a queued job costs that somebody waits for, in a queue with room for all of them.
     Queue,
 }
 
 pub(crate) const THREADS: usize = 256;
 const QUEUED: u32 = 100_000;
+
+/// What a queued job carries: four words, as a handle and a request would be.
+const CARGO_WORDS: usize = 4;
 
 /// The question in the arguments, if there is one: the topic and whom it is about.
 pub(crate) fn asked(arguments: &[String]) -> Option<(Topic, &str)> {
@@ -87,7 +91,7 @@ fn threads<P: Pool>() -> Result<(), Failure> {
             let all = Arc::clone(&all);
             pool.submit(move || {
                 all.wait();
-                work::empty()
+                0
             })
         })
         .collect::<Result<_, _>>()?;
@@ -106,7 +110,11 @@ fn threads<P: Pool>() -> Result<(), Failure> {
 }
 
 fn queue<P: Pool>() -> Result<(), Failure> {
-    let pool = P::start(1, QUEUED as usize + 1)?;
+    let jobs = usize::try_from(QUEUED)?;
+    let mut handles: Vec<Option<P::Handle>> = Vec::new();
+    handles.resize_with(jobs, || None);
+    let before = resident_bytes()?;
+    let pool = P::start(1, jobs + 1)?;
     let (open, gate) = mpsc::channel::<()>();
     let (started, has_started) = mpsc::channel();
     pool.fire(move || {
@@ -115,14 +123,18 @@ fn queue<P: Pool>() -> Result<(), Failure> {
         0
     })?;
     has_started.recv()?;
-    let before = resident_bytes()?;
     work::checked(u64::from(QUEUED), |_| {
-        for _ in 0..QUEUED {
-            pool.fire(work::empty)?;
+        for (word, handle) in (0..).zip(&mut handles) {
+            let cargo = black_box([word; CARGO_WORDS]);
+            *handle = Some(pool.submit(move || {
+                work::done();
+                cargo[CARGO_WORDS - 1]
+            })?);
         }
         println!("{}", (resident_bytes()? - before) / f64::from(QUEUED));
         drop(open);
-        Ok(())
+        let joined = (0..).zip(handles.into_iter().flatten());
+        joined.into_iter().try_for_each(|(word, handle)| work::expect(word, P::join(handle)?))
     })?;
     std::process::exit(0)
 }
@@ -135,13 +147,18 @@ fn resident_bytes() -> Result<f64, Failure> {
     Ok(kib.parse::<f64>()? * 1024.0)
 }
 
-/// The CPU time of all threads of this process, from the scheduler's own account, which is finer
+/// The CPU time of all threads of this process but the first, which asks; from the scheduler's own account, which is finer
 /// than the ticks of `/proc/self/stat`.
 fn cpu_nanos() -> Result<f64, Failure> {
+    let first = std::process::id().to_string();
     let mut sum = 0.0;
     for task in fs::read_dir("/proc/self/task")? {
+        let task = task?;
+        if task.file_name().to_str() == Some(&first) {
+            continue;
+        }
         // A thread may end meanwhile.
-        if let Ok(account) = fs::read_to_string(task?.path().join("schedstat")) {
+        if let Ok(account) = fs::read_to_string(task.path().join("schedstat")) {
             let on_cpu = account.split(' ').next().ok_or("an empty schedstat")?;
             sum += on_cpu.parse::<f64>()?;
         }

@@ -8,9 +8,29 @@ use crate::common::Failure;
 
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// The empty job: it only says that it has run.
-pub(crate) fn empty() -> u64 {
-    DONE.fetch_add(1, Ordering::Relaxed) | 1
+/// Says that a job has run.
+pub(crate) fn done() {
+    DONE.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The empty job: it says that it has run, and returns what it was given.
+///
+/// It carries a word, since a closure that carries nothing takes no memory when it is boxed, and in
+/// real use there is none.
+pub(crate) fn empty(word: u64) -> impl FnOnce() -> u64 + Send + 'static {
+    move || {
+        done();
+        word
+    }
+}
+
+/// What a caller does with the value of an empty job.
+pub(crate) fn expect(word: u64, value: u64) -> Result<(), Failure> {
+    if value == word {
+        Ok(())
+    } else {
+        Err(format!("a job that was to return {word} has returned {value}").into())
+    }
 }
 
 /// Does `work`, which claims to have run that many jobs, and fails if it has not.
@@ -40,18 +60,19 @@ mod tests {
     /// One test, since the count is the process's.
     #[test]
     fn whoever_does_less_or_more_than_it_claims_is_found_out() {
-        let three = |_: &dyn Fn() -> u64| {
-            (0..3).for_each(|_| assert!(empty() > 0));
+        let four = |_: &dyn Fn() -> u64| {
+            (0..3).for_each(|word| expect(word, empty(word)()).unwrap());
+            assert!(expect(1, empty(2)()).is_err());
             Ok(())
         };
-        assert!(checked(3, three).is_ok());
-        let error = checked(2, three).unwrap_err().to_string();
-        assert_eq!(error, "claims to have run 2 jobs and has run 3");
+        assert!(checked(4, four).is_ok());
+        let error = checked(3, four).unwrap_err().to_string();
+        assert_eq!(error, "claims to have run 3 jobs and has run 4");
         // Nine are late, not lost.
         let late = checked(9, |_| {
             Ok(thread::spawn(|| {
                 thread::sleep(Duration::from_millis(20));
-                (0..9).for_each(|_| assert!(empty() > 0));
+                (0..9).for_each(|_| done());
             }))
         });
         assert!(late.is_ok());

@@ -43,9 +43,9 @@ fn subject<P: Pool + 'static>(pool: P) -> Subject<'static> {
 fn burst<P: Pool>(pool: &P) -> Result<f64, Failure> {
     let mut handles = Vec::with_capacity(JOBS);
     let start = Instant::now();
-    for _ in 0..JOBS {
-        handles.push(pool.submit(work::empty)?);
+    for word in 0..JOBS as u64 {
+        handles.push((word, pool.submit(work::empty(word))?));
     }
-    handles.into_iter().try_for_each(|handle| P::join(handle).map(drop))?;
+    handles.into_iter().try_for_each(|(word, handle)| work::expect(word, P::join(handle)?))?;
     Ok(start.elapsed().as_secs_f64() * 1e6)
 }

@@ -28,6 +28,7 @@ pub(super) fn workload() -> Workload<'static> {
                 target: None,
                 margin: 0.25,
                 twins: twins(Full::NAME),
+                doubt: None,
             })
             .into(),
         measure: Box::new(|options| measure(options.pick(5, 11))),
@@ -47,7 +48,7 @@ fn start_and_stop<P: Pool>() -> Result<Figures, Failure> {
         for _ in 0..TIMES {
             let start = Instant::now();
             let pool = P::start(WORKERS, WORKERS)?;
-            pool.call(work::empty)?;
+            pool.call(work::empty(1))?;
             let stop = Instant::now();
             starts.push(stop.duration_since(start).as_secs_f64() * 1e6);
             if pool.stop()? {

@@ -77,9 +77,7 @@ fn arrivals<P: Pool>(pool: &P, load: Load) -> Result<Figures, Failure> {
     let mut due = Instant::now();
     for number in 0..load.jobs {
         due += load.gap.mul_f64(random.next());
-        while Instant::now() < due {
-            spin_loop();
-        }
+        wait_until(due);
         let waits = Arc::clone(&waits);
         // A wait counts from when the job was due, so that a submitter that is held up shows.
         handles.push(pool.submit(move || {
@@ -93,12 +91,26 @@ fn arrivals<P: Pool>(pool: &P, load: Load) -> Result<Figures, Failure> {
             } else {
                 thread::sleep(load.job);
             }
-            work::empty()
+            work::done();
+            0
         })?);
     }
     handles.into_iter().try_for_each(|handle| P::join(handle).map(drop))?;
     let samples: Vec<u64> = waits.iter().map(|wait| wait.load(Ordering::Relaxed)).collect();
     Ok(latencies(&samples))
+}
+
+/// Sleeps for what is surely too early, so that the submitter leaves the cores to the workers, and
+/// spins for the rest: a sleep is up to 0.1 ms longer than asked for.
+fn wait_until(due: Instant) {
+    const INEXACT: Duration = Duration::from_micros(100);
+    let ahead = due.saturating_duration_since(Instant::now());
+    if let Some(surely) = ahead.checked_sub(INEXACT) {
+        thread::sleep(surely);
+    }
+    while Instant::now() < due {
+        spin_loop();
+    }
 }
 
 /// Gaps between arrivals that know nothing of each other, with a mean of 1: the same for everybody.

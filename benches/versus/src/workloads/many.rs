@@ -32,6 +32,7 @@ pub(super) fn workloads() -> Vec<Workload<'static>> {
                 target: Some(Target::AtMost(1.1)),
                 margin: 0.1,
                 twins: (ALONE.into(), ALONE_AGAIN.into()),
+                doubt: None,
             }],
             measure: Box::new(|options| one_of_many(options.pick(9, 21))),
         },
@@ -45,6 +46,7 @@ pub(super) fn workloads() -> Vec<Workload<'static>> {
                 target: Some(Target::AtMost(1.1)),
                 margin: 0.1,
                 twins: (IN_TURN.into(), IN_TURN_AGAIN.into()),
+                doubt: None,
             }],
             measure: Box::new(|options| in_turn(options.pick(9, 21))),
         },
@@ -78,7 +80,7 @@ fn one_of_many(rounds: usize) -> Result<Measured, Failure> {
                 let mut samples = Vec::with_capacity(CALLS as usize);
                 for _ in 0..CALLS {
                     let start = Instant::now();
-                    called.call(|_| work::empty())?;
+                    called.call(|_| work::done())?;
                     samples.push(u64::try_from(start.elapsed().as_nanos())?);
                 }
                 Ok(latencies(&samples))
@@ -94,26 +96,28 @@ fn in_turn(rounds: usize) -> Result<Measured, Failure> {
     let workers: Vec<ByHand> = (0..MANY).map(|_| ByHand::start()).collect::<Result<_, _>>()?;
     let ours = |name: &'static str| {
         let bulkheads = &bulkheads;
-        Subject::new(name, move || each_in_turn(bulkheads, |one| Ok(one.call(|_| work::empty())?)))
+        Subject::new(name, move || {
+            each_in_turn(bulkheads, |one, word| Ok(one.call(move |_| work::empty(word)())?))
+        })
     };
     let subjects = vec![
         ours(IN_TURN),
         ours(IN_TURN_AGAIN),
-        Subject::new(BY_HAND, || each_in_turn(&workers, |one| one.call(work::empty))),
+        Subject::new(BY_HAND, || each_in_turn(&workers, |one, word| one.call(work::empty(word)))),
     ];
     Measured::of(rounds, subjects)
 }
 
 fn each_in_turn<T>(
     all: &[T],
-    call: impl Fn(&T) -> Result<u64, Failure>,
+    call: impl Fn(&T, u64) -> Result<u64, Failure>,
 ) -> Result<Figures, Failure> {
     const LAPS: usize = 3;
     work::checked((LAPS * all.len()) as u64, |_| {
         let start = Instant::now();
         for _ in 0..LAPS {
-            for one in all {
-                call(one)?;
+            for (word, one) in (0..).zip(all) {
+                work::expect(word, call(one, word)?)?;
             }
         }
         #[expect(clippy::cast_precision_loss, reason = "some thousands")]

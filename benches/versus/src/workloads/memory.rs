@@ -17,6 +17,7 @@ pub(super) fn workloads() -> Vec<Workload<'static>> {
         target: Some(Target::AtMost(limit)),
         margin: 0.2,
         twins: twins(Full::NAME),
+        doubt: None,
     };
     vec![
         Workload {

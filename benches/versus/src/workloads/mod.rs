@@ -36,6 +36,7 @@ fn beside_the_best(figure: &'static str, of: &str, target: Option<Target>) -> Ro
         target,
         margin: margin(target),
         twins: twins(of),
+        doubt: None,
     }
 }
 

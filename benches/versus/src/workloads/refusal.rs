@@ -35,6 +35,7 @@ pub(super) fn workloads() -> Vec<Workload<'static>> {
                     target: Some(Target::AtMost(3.0)),
                     margin: 0.25,
                     twins: (SUBMIT.into(), AGAIN.into()),
+                    doubt: None,
                 })
                 .into(),
             measure: Box::new(move |options| {

@@ -59,13 +59,15 @@ fn measure(rounds: usize, calls: u32, idle: Duration) -> Result<Measured, Failur
 
 fn subject<P: Pool + 'static>(pool: P, calls: u32, idle: Duration) -> Subject<'static> {
     Subject::new(P::NAME, move || {
-        work::checked(u64::from(calls), |_| timed(calls, idle, || pool.call(work::empty).map(drop)))
+        work::checked(u64::from(calls), |_| {
+            timed(calls, idle, |word| work::expect(word, pool.call(work::empty(word))?))
+        })
     })
 }
 
 fn floor<'a>(name: &str, hand_off: &'a HandOff, calls: u32, idle: Duration) -> Subject<'a> {
     Subject::new(name, move || {
-        let figures = timed(calls, idle, || {
+        let figures = timed(calls, idle, |_| {
             hand_off.there_and_back();
             Ok(())
         });
@@ -77,15 +79,15 @@ fn floor<'a>(name: &str, hand_off: &'a HandOff, calls: u32, idle: Duration) -> S
 fn timed(
     calls: u32,
     idle: Duration,
-    mut call: impl FnMut() -> Result<(), Failure>,
+    mut call: impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<Figures, Failure> {
     let mut samples = Vec::with_capacity(calls as usize);
-    for _ in 0..calls {
+    for call_number in 0..u64::from(calls) {
         if !idle.is_zero() {
             thread::sleep(idle);
         }
         let start = Instant::now();
-        call()?;
+        call(call_number)?;
         samples.push(u64::try_from(start.elapsed().as_nanos())?);
     }
     Ok(latencies(&samples))

@@ -50,7 +50,7 @@ pub(super) fn workloads() -> Vec<Workload<'static>> {
                         beside_the_best("jobs_per_s", Full::NAME, target),
                     ],
                     measure: Box::new(move |options| {
-                        let jobs = options.pick(24_000, 64_000);
+                        let jobs = options.pick(64_000, 256_000);
                         measure(options.pick(7, 9), Shape { producers, workers, manner, jobs })
                     }),
                 });
@@ -81,7 +81,9 @@ fn produce<P: Pool>(pool: &P, shape: Shape, done: &dyn Fn() -> u64) -> Result<Fi
                     ready.wait();
                     match shape.manner {
                         Manner::Awaited => await_each(pool, each),
-                        Manner::Forgotten => (0..each).try_for_each(|_| pool.fire(work::empty)),
+                        Manner::Forgotten => {
+                            (0..each).try_for_each(|word| pool.fire(work::empty(word)))
+                        }
                     }
                 })
             })
@@ -106,13 +108,12 @@ fn produce<P: Pool>(pool: &P, shape: Shape, done: &dyn Fn() -> u64) -> Result<Fi
 
 fn await_each<P: Pool>(pool: &P, jobs: u64) -> Result<(), Failure> {
     let mut under_way = VecDeque::with_capacity(WINDOW);
-    for _ in 0..jobs {
+    let collect = |(word, handle)| work::expect(word, P::join(handle)?);
+    for word in 0..jobs {
         if under_way.len() == WINDOW {
-            if let Some(oldest) = under_way.pop_front() {
-                P::join(oldest)?;
-            }
+            under_way.pop_front().map_or(Ok(()), collect)?;
         }
-        under_way.push_back(pool.submit(work::empty)?);
+        under_way.push_back((word, pool.submit(work::empty(word))?));
     }
-    under_way.into_iter().try_for_each(|handle| P::join(handle).map(drop))
+    under_way.into_iter().try_for_each(collect)
 }
