@@ -279,7 +279,8 @@ fn a_collector_that_fails_or_panics_costs_one_answer() {
     let fails = Arc::new(AtomicBool::new(true));
     let mut registry = client::registry::Registry::default();
     let requests = client::metrics::counter::Counter::<u64>::default();
-    registry.register("requests", "Requests", requests);
+    // Long enough that a part of the answer has been written when the collector fails.
+    registry.register("requests", "Requests ".repeat(10_000), requests);
     registry.register_collector(Box::new(Broken(Arc::clone(&fails))));
     let server =
         Server::builder(&Metrics::of(&runtime)).registry(registry).serve("127.0.0.1:0").unwrap();
