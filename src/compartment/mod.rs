@@ -391,7 +391,7 @@ impl Compartment {
             self.seal(&mut locked, &mail);
             self.leave_to_timekeeper(&mut locked, &mail);
         }
-        let waits = mail.ended.iter().map(|(_, _, waited)| *waited).collect();
+        let waits = mail.ended().map(|(_, _, waited)| waited).collect();
         self.deliver_keeping(&mail);
         waits
     }

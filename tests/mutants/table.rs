@@ -331,8 +331,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a waiter is woken to compete for its place",
         &[edit(
             STATE,
-            "            out.granted.push(waiter.job.clone());\n            self.accept(waiter, now, out);",
-            "            out.granted.push(waiter.job.clone());\n            let _ = (waiter, now);",
+            "            out.news.push(News::Granted(waiter.job.clone()));\n            self.accept(waiter, now, out);",
+            "            out.news.push(News::Granted(waiter.job.clone()));\n            let _ = (waiter, now);",
         )],
         &[
             "door::a_newcomer_never_overtakes_a_waiter",
@@ -390,7 +390,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a waiter is taken out of line and not told",
         &[edit(
             DEPARTURE,
-            "                out.refused.push((waiter.job, why));",
+            "                out.news.push(News::Refused(waiter.job, why));",
             "                let _ = why;",
         )],
         &["door::a_waiter_that_times_out_passes_its_turn_on"],
@@ -470,8 +470,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the slot of an overdue job is free",
         &[edit(
             DEPARTURE,
-            "        out.overdue.push(",
-            "        self.taken -= 1;\n        out.overdue.push(",
+            "        out.news.push(News::Overdue(",
+            "        self.taken -= 1;\n        out.news.push(News::Overdue(",
         )],
         &[
             "timekeeper::an_overdue_job_keeps_its_slot",
@@ -547,7 +547,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             DELIVERY,
             "            let result = act(&mut locked.state, &mut mail);\n",
-            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _) in &mail.refused {\n                job.discard();\n            }\n",
+            "            let result = act(&mut locked.state, &mut mail);\n            for news in &mail.news {\n                if let super::state::News::Refused(job, _) = news {\n                    job.discard();\n                }\n            }\n",
         )],
         &[
             "closing::closing_sends_waiting_callers_away",
@@ -560,7 +560,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             DELIVERY,
             "            let result = act(&mut locked.state, &mut mail);\n",
-            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_is_cancelled"],
     ),
@@ -569,7 +569,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             COMPARTMENT,
             "            let admission = locked.state.admit(offer, now, &mut mail);\n",
-            "            let admission = locked.state.admit(offer, now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            let admission = locked.state.admit(offer, now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_is_displaced"],
     ),
@@ -578,7 +578,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             TIMEKEEPER,
             "            locked.state.sweep(now, &mut mail);\n",
-            "            locked.state.sweep(now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            locked.state.sweep(now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_expires"],
     ),
@@ -587,7 +587,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             COMPARTMENT,
             "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n",
-            "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_the_runtime_shuts_down"],
     ),
