@@ -224,12 +224,16 @@ pub(crate) fn nothing_is_left(what: &str, before: (usize, usize)) {
     }
 }
 
-/// Sends a signal to processes. The first must be there; others may have ended meanwhile.
+/// Sends a signal to processes, as far as they are still there: a server's come and go.
 #[cfg(unix)]
 pub(crate) fn signal(name: &str, processes: &[u32]) {
-    for (number, process) in processes.iter().enumerate() {
-        let sent = std::process::Command::new("kill").args([name, &process.to_string()]).output();
-        assert!(sent.unwrap().status.success() || number > 0, "kill {name} {process}");
+    let send = |signal: &str, process: u32| {
+        let mut kill = std::process::Command::new("kill");
+        kill.args([signal, &process.to_string()]).stderr(std::process::Stdio::null());
+        kill.status().unwrap().success()
+    };
+    for process in processes {
+        assert!(send(name, *process) || !send("-0", *process), "kill {name} {process}");
     }
 }
 
