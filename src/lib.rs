@@ -45,6 +45,10 @@ mod runtime;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 mod integrations;
 
+#[cfg(all(feature = "prometheus", not(watertight_loom)))]
+#[cfg_attr(docsrs, doc(cfg(feature = "prometheus")))]
+pub mod metrics;
+
 #[cfg(all(test, watertight_loom))]
 mod models;
 #[cfg(all(test, watertight_shuttle))]
@@ -62,13 +66,19 @@ mod prose {
     #[cfg(all(feature = "http", feature = "postgres", feature = "r2d2"))]
     #[doc = include_str!("../docs/integrations.md")]
     mod integrations {}
+    #[cfg(feature = "prometheus-serve")]
+    #[doc = include_str!("../docs/operations.md")]
+    mod operations {}
 }
 
 pub use bulkhead::{
     Batch, Bulkhead, BulkheadBuilder, CallFuture, CancelOnDrop, Footprint, JobHandle, Snapshot,
     SubmitFuture,
 };
-pub use compartment::{AbortGuard, Context, Pinning, RejectionPolicy, ThreadInfo, Totals};
+pub use compartment::{
+    AbortGuard, Context, Histogram, Peaks, Pinning, RejectionPolicy, Scheduling, ThreadInfo,
+    ThreadKind, Totals,
+};
 pub use error::{
     BuildError, BuildErrorKind, CallError, Flatten, NotStarted, Panicked, Rejected, Rejection,
     ShutdownError, TimeLimit, TimedOut, UnknownBulkhead,
@@ -84,7 +94,7 @@ pub use integrations::postgres;
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub use integrations::r2d2;
 pub use runtime::{
-    BulkheadPlan, HelperThread, Plan, Runtime, RuntimeBuilder, ShutdownReport, StuckThread,
-    UnstartedJob,
+    Audit, AuditedConnections, AuditedListener, AuditedThread, BulkheadPlan, HelperThread, Plan,
+    RemoteAddress, Runtime, RuntimeBuilder, ShutdownReport, StuckThread, UnstartedJob,
 };
 pub use time::{Clock, Deadline, ManualClock, MonotonicClock};

@@ -15,11 +15,13 @@ pub(crate) struct Vitals {
     pub(crate) submitters: usize,
     /// A moving average of the run time in nanoseconds; 0 until a job has ended.
     pace: Tally,
+    /// Panics of hooks and of the clock. Here, where a job can count its own, too.
+    pub(crate) hook_panics: Tally,
 }
 
 impl Vitals {
     pub(crate) fn new(name: Name, threads: usize, queue: usize, submitters: usize) -> Self {
-        Self { name, threads, queue, submitters, pace: Tally::new(0) }
+        Self { name, threads, queue, submitters, pace: Tally::new(0), hook_panics: Tally::new(0) }
     }
 
     /// Learns from a run. Called under the compartment's lock, so that no sample is lost.
@@ -38,6 +40,11 @@ impl Vitals {
             0 => None,
             nanos => Some(Duration::from_nanos(nanos)),
         }
+    }
+
+    /// Whether jobs usually end sooner than a thread can be put to sleep and woken.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.pace().is_some_and(|pace| pace < Duration::from_micros(20))
     }
 
     /// How long until `jobs` jobs have ended, all threads working.

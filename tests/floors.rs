@@ -24,7 +24,7 @@ const FLOORS: &[(Neighbours, &[&str])] = &[
     (Strangers, &["compartment", "policy"]),
     (Strangers, &["bulkhead"]),
     (Strangers, &["runtime"]),
-    (Strangers, &["integrations"]),
+    (Strangers, &["integrations", "metrics"]),
 ];
 
 /// The loom models and the random schedules see every floor, and nothing may import them.

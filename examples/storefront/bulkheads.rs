@@ -9,13 +9,17 @@
 //! shared. The 5 pages a second whose call was accepted (3.3 % of 150) wait for it in vain until
 //! 48 ms after their start. So p99 moves from 41 ms, when recommendations decides, to 48 ms: by a
 //! factor of about 1.2.
+//!
+//! With PostgreSQL the crate's own way to the database is used, and a call that reaches its limit
+//! gives its thread back. 150 calls a second of 48 ms hold 7.2 of the 15 threads, so hardly any is
+//! refused, and none is answered: every page comes without reviews after 48 ms.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use watertight::{Batch, Bulkhead, Deadline, Flatten, Runtime, Totals};
 
-use crate::clients::{Clients, Connections};
+use crate::clients::Clients;
 use crate::dependencies::Dependencies;
 use crate::page::{Calls, Failure, Page, Part, Storefront, Unavailable};
 
@@ -41,11 +45,12 @@ impl Bulkheads {
             .bulkhead(Bulkhead::builder("reviews").threads(15).queue(0))
             .bulkhead(Bulkhead::builder("recommendations").threads(20).queue(0))
             .build()?;
-        let connections = Connections { pricing: 20, reviews: 15, recommendations: 20 };
+        let reviews = runtime.bulkhead("reviews")?;
+        let way = dependencies.reviews.isolated(&reviews)?;
         Ok(Self {
-            clients: Arc::new(Clients::new(dependencies, connections)?),
+            clients: Arc::new(Clients::new(dependencies, 20, way)),
             pricing: runtime.bulkhead("pricing")?,
-            reviews: runtime.bulkhead("reviews")?,
+            reviews,
             recommendations: runtime.bulkhead("recommendations")?,
             runtime,
         })
@@ -67,12 +72,16 @@ impl Storefront for Bulkheads {
 
         let calls = Batch::new();
         let mut awaited = 0;
+        let waits_here = self.clients.reviews_bring_threads();
         for part in Part::ALL {
+            if part == Part::Reviews && waits_here {
+                continue;
+            }
             let until = if part.is_required() { required_until } else { optional_until };
             let clients = Arc::clone(&self.clients);
             let accepted =
                 calls.submit_until(self.bulkhead(part), Deadline::at(until), part, move |_| {
-                    clients.fetch(part, product)
+                    clients.fetch(part, product, until)
                 });
             match accepted {
                 Ok(()) => awaited += 1,
@@ -86,8 +95,14 @@ impl Storefront for Bulkheads {
             }
         }
 
-        // Optional parts are taken as long as the page has to wait anyway, for them or for the price.
         let mut page = Page::new(product);
+        if waits_here {
+            // The other parts are under way meanwhile.
+            if let Ok(value) = self.clients.fetch(Part::Reviews, product, optional_until) {
+                page.insert(Part::Reviews, value);
+            }
+        }
+        // Optional parts are taken as long as the page has to wait anyway, for them or for the price.
         while awaited > 0 {
             let until = if page.has(Part::Pricing) { optional_until } else { required_until };
             let Ok((part, outcome)) = calls.receiver().recv_deadline(until) else { break };

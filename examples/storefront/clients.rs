@@ -1,59 +1,54 @@
-//! The clients of the three dependencies. Both builds of the service use exactly these.
+//! The clients of the three dependencies. Both builds of the service use these; the way to the
+//! reviews differs where the crate has one of its own.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use crate::database::{self, Pool};
+use crate::database::Reviews;
 use crate::dependencies::Dependencies;
 use crate::page::{Failure, Part};
 
 /// No call to a dependency may take longer, as far as its client can enforce it.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Connections that a build keeps for each dependency: one for each thread that may use it, so that
-/// no thread ever waits for a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connections {
-    pub(crate) pricing: usize,
-    pub(crate) reviews: u32,
-    pub(crate) recommendations: usize,
-}
-
 /// A client for each dependency, shared by all threads of a build.
-#[derive(Debug)]
 pub(crate) struct Clients {
     pricing: HttpClient,
     recommendations: HttpClient,
-    reviews: Pool,
+    reviews: Box<dyn Reviews>,
 }
 
 impl Clients {
+    /// Keeps as many HTTP connections to each origin as threads may call it, so that no thread ever
+    /// waits for one or opens one anew.
     pub(crate) fn new(
         dependencies: &Dependencies,
-        connections: Connections,
-    ) -> Result<Self, Failure> {
-        let Dependencies { pricing, recommendations, reviews, .. } = dependencies;
-        Ok(Self {
-            pricing: HttpClient::new(pricing.address(), connections.pricing),
-            recommendations: HttpClient::new(
-                recommendations.address(),
-                connections.recommendations,
-            ),
-            reviews: reviews.pool(connections.reviews, CALL_LIMIT)?,
-        })
+        threads: usize,
+        reviews: Box<dyn Reviews>,
+    ) -> Self {
+        let Dependencies { pricing, recommendations, .. } = dependencies;
+        Self {
+            pricing: HttpClient::new(pricing.address(), threads),
+            recommendations: HttpClient::new(recommendations.address(), threads),
+            reviews,
+        }
     }
 
-    /// Fetches one part of a page, on the calling thread.
-    pub(crate) fn fetch(&self, part: Part, product: u32) -> Result<Value, Failure> {
+    /// Whether calls for reviews run on threads that belong to their client.
+    pub(crate) fn reviews_bring_threads(&self) -> bool {
+        self.reviews.brings_threads()
+    }
+
+    /// Fetches one part of a page and waits for it, until `until` where the client can stop then.
+    pub(crate) fn fetch(&self, part: Part, product: u32, until: Instant) -> Result<Value, Failure> {
         match part {
             Part::Pricing => self.pricing.get(product),
             Part::Recommendations => self.recommendations.get(product),
             Part::Reviews => {
-                let connection = self.reviews.get()?;
-                let (count, stars) = database::summary(&connection, product)?;
+                let (count, stars) = self.reviews.summary(product, until)?;
                 Ok(json!({ "count": count, "stars": stars }))
             }
         }

@@ -3,15 +3,20 @@
 use std::time::Duration;
 
 use crate::load::{Outcome, Sample};
-use crate::run::{Ledger, Phase, Record, Window};
+use crate::run::{Ledger, Mode, Phase, Record, Setup, Window};
 
 /// All that the verdict and the report are made from. The pairs are healthy and degraded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
+    pub(crate) setup: Setup,
     pub(crate) shared: [Figures; 2],
     pub(crate) watertight: [Figures; 2],
     /// Seconds from a slowdown until every thread of the shared pool was taken, if it came to that.
     pub(crate) full_after: Option<f64>,
+    /// Seconds from the return of a database that hung to the first page with reviews, in the worst
+    /// round: of the shared pool and of the service with bulkheads. `None` where there was none, and
+    /// of a database that was slow.
+    pub(crate) recovered_after: [Option<f64>; 2],
     /// Pages that were asked of the service with bulkheads, in windows and between them.
     pub(crate) asked: u64,
     /// What these pages did to the dependencies.
@@ -22,10 +27,12 @@ impl Measured {
     pub(crate) fn of(shared: &Record, watertight: &Record) -> Self {
         let figures = |record| [Phase::Healthy, Phase::Degraded].map(|p| Figures::of(record, p));
         Self {
+            setup: watertight.setup,
             shared: figures(shared),
             watertight: figures(watertight),
             full_after: (!shared.full_after.is_empty())
                 .then(|| median(shared.full_after.iter().map(Duration::as_secs_f64))),
+            recovered_after: [shared, watertight].map(recovered_after),
             asked: u64::try_from(watertight.seen.pages.len()).unwrap_or(u64::MAX),
             ledger: watertight.ledger,
         }
@@ -90,6 +97,18 @@ impl Figures {
     }
 }
 
+fn recovered_after(record: &Record) -> Option<f64> {
+    if record.setup.mode != Mode::Hung {
+        return None;
+    }
+    let first_page = |back: Duration| {
+        let whole = record.seen.pages.iter().filter(|page| page.outcome == Outcome::Whole);
+        whole.filter_map(|page| (page.due + page.took).checked_sub(back)).min()
+    };
+    let rounds: Option<Vec<_>> = record.slow.iter().map(|(_, back)| first_page(*back)).collect();
+    rounds?.into_iter().max().map(|worst| worst.as_secs_f64())
+}
+
 fn within(samples: &[Sample], window: &Window) -> Vec<Sample> {
     samples.iter().filter(|s| s.due >= window.from && s.due < window.to).copied().collect()
 }
@@ -125,6 +144,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
+    use crate::database::{Kind, Reached};
     use crate::page::Calls;
 
     /// What a good run on an idle machine measures, in round numbers.
@@ -138,6 +158,7 @@ pub(crate) mod samples {
             ..Figures::default()
         };
         Measured {
+            setup: Setup { database: Kind::Sqlite, mode: Mode::Slow },
             shared: [
                 healthy,
                 Figures {
@@ -160,14 +181,68 @@ pub(crate) mod samples {
                 },
             ],
             full_after: Some(1.4),
+            recovered_after: [None; 2],
             asked: 4500,
             ledger: Ledger {
                 reviews: Calls { asked: 4500, refused: 1700, unstarted: 10 },
-                statements: 2790,
-                taken: 2790,
-                opened: 15,
+                database: Reached { statements: 2790, taken: 2790, opened: 15 },
                 sockets: [12, 15],
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::{Kind, Reached};
+    use crate::load::Seen;
+    use crate::page::Calls;
+    use crate::run::Build;
+
+    /// Three pages: whole, partial and whole, that end at these milliseconds.
+    fn record(mode: Mode, ends: [u64; 3], hung: &[(u64, u64)]) -> Record {
+        let outcomes = [Outcome::Whole, Outcome::Partial, Outcome::Whole];
+        let pages = ends.into_iter().zip(outcomes).map(|(end, outcome)| Sample {
+            due: Duration::from_millis(end - 40),
+            late: Duration::ZERO,
+            took: Duration::from_millis(40),
+            outcome,
+        });
+        let time =
+            |(from, to): &(u64, u64)| (Duration::from_millis(*from), Duration::from_millis(*to));
+        Record {
+            build: Build::Watertight,
+            setup: Setup { database: Kind::Sqlite, mode },
+            seen: Seen { pages: pages.collect(), probes: Vec::new() },
+            windows: Vec::new(),
+            slow: hung.iter().map(time).collect(),
+            full_after: Vec::new(),
+            ledger: Ledger {
+                reviews: Calls::default(),
+                database: Reached { statements: 0, taken: 0, opened: 0 },
+                sockets: [0; 2],
+            },
+        }
+    }
+
+    #[test]
+    fn recovery_is_the_first_whole_page_after_the_return_in_the_worst_round() {
+        let once = record(Mode::Hung, [900, 1_100, 1_250], &[(500, 1_000)]);
+        assert_eq!(recovered_after(&once), Some(0.25));
+        let twice = record(Mode::Hung, [1_100, 1_300, 2_500], &[(500, 1_000), (1_500, 2_000)]);
+        assert_eq!(recovered_after(&twice), Some(0.5));
+    }
+
+    #[test]
+    fn without_a_whole_page_after_each_return_there_was_no_recovery() {
+        let last = record(Mode::Hung, [1_100, 1_300, 1_400], &[(500, 1_000), (1_500, 2_000)]);
+        assert_eq!(recovered_after(&last), None);
+    }
+
+    #[test]
+    fn what_was_slow_and_not_hung_has_no_return() {
+        let slow = record(Mode::Slow, [900, 1_100, 1_250], &[(500, 1_000)]);
+        assert_eq!(recovered_after(&slow), None);
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::dependencies::Dependencies;
+use crate::latency::Pace;
 use crate::page::{Failure, Part, Storefront, Unavailable};
 
 pub(crate) const REQUEST_THREADS: usize = 400;
@@ -81,16 +82,29 @@ fn answer(request: &Request, storefront: &dyn Storefront, dependencies: &Depende
             Err(_) => text(400, "a product is a number: /product/1"),
         },
         (Method::Post, ["slow", part]) => {
-            let millis = query.strip_prefix("ms=").and_then(|millis| millis.parse().ok());
-            match (Part::named(part), millis) {
-                (Some(part), Some(millis)) => {
-                    dependencies.slow(part, millis);
-                    text(200, &format!("{} takes {millis} ms from now on", part.name()))
-                }
-                _ => text(400, "POST /slow/{pricing,reviews,recommendations}?ms=3000"),
+            let pace = query.strip_prefix("ms=").and_then(|millis| match millis {
+                "never" => Some(Pace::Never),
+                _ => millis.parse().ok().map(Pace::Millis),
+            });
+            match (Part::named(part), pace) {
+                (Some(part), Some(pace)) => set_pace(dependencies, part, pace),
+                _ => text(400, "POST /slow/{pricing,reviews,recommendations}?ms=3000 (or never)"),
             }
         }
         _ => text(404, "try /product/1 or /health"),
+    }
+}
+
+fn set_pace(dependencies: &Dependencies, part: Part, pace: Pace) -> Answer {
+    let name = part.name();
+    match (dependencies.set(part, pace), pace) {
+        (Ok(()), Pace::Millis(millis)) => {
+            text(200, &format!("{name} takes {millis} ms from now on"))
+        }
+        (Ok(()), Pace::Never) => {
+            text(200, &format!("{name} accepts and does not answer from now on"))
+        }
+        (Err(error), _) => text(500, &format!("{name} is as it was: {error}")),
     }
 }
 

@@ -62,6 +62,7 @@ impl Origin {
     }
 
     /// Requests that have arrived so far.
+    #[cfg(test)]
     pub(crate) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use plotters::prelude::*;
 use crate::figures::{number, quantile};
 use crate::load::{Outcome, Sample};
 use crate::page::Failure;
-use crate::run::Record;
+use crate::run::{Mode, Record};
 
 /// Each point of a curve stands for the requests that were due in this time.
 const BIN: Duration = Duration::from_millis(500);
@@ -32,7 +32,11 @@ pub(crate) fn draw(path: &Path, records: [&Record; 2]) -> Result<(), Failure> {
     let columns = root.split_evenly((1, 2));
     for (column, record) in columns.iter().zip(records) {
         let column = column.titled(
-            &format!("{}: 150 pages/s, reviews slow where shaded", record.build),
+            &format!(
+                "{}: 150 pages/s, reviews {} where shaded",
+                record.build,
+                record.setup.mode.name()
+            ),
             ("sans-serif", 20),
         )?;
         let (upper, lower) = column.split_vertically(400);
@@ -72,7 +76,11 @@ fn draw_latency(area: &Area<'_>, record: &Record, end: f64) -> Result<(), Failur
     mark(record, low, high).try_for_each(|line| chart.draw_series([line]).map(drop))?;
     if let Some((from, _)) = record.slow.first() {
         let at = (from.as_secs_f64() + end / 100.0, high * 0.85);
-        chart.draw_series([Text::new("reviews: 30 ms -> 3 s", at, ("sans-serif", 13))])?;
+        let trouble = match record.setup.mode {
+            Mode::Slow => "reviews: 30 ms -> 3 s",
+            Mode::Hung => "reviews: no answer",
+        };
+        chart.draw_series([Text::new(trouble, at, ("sans-serif", 13))])?;
     }
     Ok(())
 }
@@ -103,7 +111,7 @@ fn draw_failures(area: &Area<'_>, record: &Record, end: f64) -> Result<(), Failu
     Ok(())
 }
 
-/// The times when reviews was slow.
+/// The times when reviews was slow, or hung.
 fn shade(record: &Record, low: f64, high: f64) -> impl Iterator<Item = Rectangle<(f64, f64)>> {
     record.slow.iter().map(move |(from, to)| {
         let corners = [(from.as_secs_f64(), low), (to.as_secs_f64(), high)];
@@ -111,7 +119,7 @@ fn shade(record: &Record, low: f64, high: f64) -> impl Iterator<Item = Rectangle
     })
 }
 
-/// The moments when it became slow.
+/// The moments when that began.
 fn mark(record: &Record, low: f64, high: f64) -> impl Iterator<Item = PathElement<(f64, f64)>> {
     record.slow.iter().map(move |(from, _)| {
         let at = from.as_secs_f64();

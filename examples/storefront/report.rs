@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::figures::{Figures, Measured};
-use crate::verdict::{self, Mark, Target, Verdict};
+use crate::run::Mode;
+use crate::targets::{Mark, Target, targets};
+use crate::verdict::Verdict;
 
 const TOO_NOISY: &str = "too_noisy: the load generator could not keep its schedule\n";
 
@@ -19,21 +21,25 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(measured: &Measured, quick: bool) -> Self {
-        let targets = verdict::targets(measured, quick);
+        let targets = targets(measured, quick);
         let verdict = Verdict::of(measured, &targets, quick);
         Self { measured: *measured, targets, verdict }
     }
 
     pub(crate) fn json(&self) -> Value {
-        let Measured { shared, watertight, full_after, .. } = &self.measured;
-        let mut degraded = figures(&shared[1]);
-        degraded["full_after_s"] = json!(full_after.map(round));
+        let Measured { setup, shared, watertight, full_after, recovered_after, .. } =
+            &self.measured;
+        let mut degraded = [figures(&shared[1]), figures(&watertight[1])];
+        for (figures, after) in degraded.iter_mut().zip(recovered_after) {
+            figures["recovered_after_s"] = json!(after.map(round));
+        }
+        degraded[0]["full_after_s"] = json!(full_after.map(round));
+        let [shared_degraded, watertight_degraded] = degraded;
         json!({
-            "shared": { "healthy": figures(&shared[0]), "degraded": degraded },
-            "watertight": {
-                "healthy": figures(&watertight[0]),
-                "degraded": figures(&watertight[1]),
-            },
+            "database": setup.database.name(),
+            "mode": setup.mode.name(),
+            "shared": { "healthy": figures(&shared[0]), "degraded": shared_degraded },
+            "watertight": { "healthy": figures(&watertight[0]), "degraded": watertight_degraded },
             "late_p99_ms": round(self.measured.late_p99_ms()),
             "verdict": self.verdict.name(),
         })
@@ -61,10 +67,11 @@ impl Report {
             "                          pages/s    p50     p99   failed  without a   reviews\n\
              \x20                          served     ms      ms       /s    part /s  refused/s"
         );
+        let degraded = format!("reviews {}", self.measured.setup.mode.name());
         let rows =
             [("shared pool", &self.measured.shared), ("watertight", &self.measured.watertight)];
         for (build, phases) in rows {
-            for (phase, f) in ["healthy", "reviews slow"].into_iter().zip(phases) {
+            for (phase, f) in ["healthy", degraded.as_str()].into_iter().zip(phases) {
                 let _ = writeln!(
                     text,
                     "{build:<12} {phase:<12} {:>7.0} {:>6.0} {:>7.0} {:>8.0} {:>10.1} {:>10.0}",
@@ -105,8 +112,12 @@ impl Report {
             Some(after) => format!("took all 200 threads of the shared pool within {after:.1} s"),
             None => "never took all threads of the shared pool".to_owned(),
         };
+        let trouble = match self.measured.setup.mode {
+            Mode::Slow => "reviews went from 30 ms to 3 s",
+            Mode::Hung => "the reviews database stopped answering",
+        };
         format!(
-            "When reviews went from 30 ms to 3 s, it {full}: of 150 pages a second {:.0} failed and \
+            "When {trouble}, it {full}: of 150 pages a second {:.0} failed and \
              p99 went from {:.0} to {:.0} ms;\nbehind bulkheads {:.0} failed, {:.0} a second came \
              without a part, and p99 went from {:.0} to {:.0} ms.",
             shared.failed_per_s,
@@ -143,7 +154,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::database::Kind;
     use crate::figures::samples::all_well;
+    use crate::run::Setup;
 
     const KEYS: [&str; 8] = [
         "ok_per_s",
@@ -165,11 +178,17 @@ mod tests {
         // The pool that never filled has the key too.
         for full_after in [Some(1.4), None] {
             let json = Report::new(&Measured { full_after, ..all_well() }, false).json();
-            assert_eq!(keys(&json), ["late_p99_ms", "shared", "verdict", "watertight"].into());
+            let top = ["database", "mode", "late_p99_ms", "shared", "verdict", "watertight"];
+            assert_eq!(keys(&json), top.into());
+            assert_eq!((&json["database"], &json["mode"]), (&json!("sqlite"), &json!("slow")));
             for build in ["shared", "watertight"] {
                 assert_eq!(keys(&json[build]), ["degraded", "healthy"].into());
                 for phase in ["healthy", "degraded"] {
                     let mut wanted = BTreeSet::from(KEYS);
+                    if phase == "degraded" {
+                        wanted.insert("recovered_after_s");
+                        assert_eq!(json[build][phase]["recovered_after_s"], Value::Null);
+                    }
                     if (build, phase) == ("shared", "degraded") {
                         wanted.insert("full_after_s");
                     }
@@ -180,6 +199,24 @@ mod tests {
             assert_eq!(json["shared"]["degraded"]["full_after_s"], json!(full_after));
             assert_eq!(json["verdict"], "met");
         }
+    }
+
+    #[test]
+    fn a_run_against_a_hung_database_tells_when_each_build_recovered() {
+        let mut measured = all_well();
+        measured.setup = Setup { database: Kind::Postgres, mode: Mode::Hung };
+        measured.watertight[1].reviews_refused_per_s = 1.0;
+        measured.recovered_after = [None, Some(0.25)];
+        let report = Report::new(&measured, false);
+        let json = report.json();
+        assert_eq!((&json["database"], &json["mode"]), (&json!("postgres"), &json!("hung")));
+        assert_eq!(json["shared"]["degraded"]["recovered_after_s"], Value::Null);
+        assert_eq!(json["watertight"]["degraded"]["recovered_after_s"], json!(0.25));
+        let table = report.table();
+        assert!(table.contains("watertight   reviews hung"), "{table}");
+        assert!(table.contains("When the reviews database stopped answering, it took"), "{table}");
+        assert!(table.contains("return (0.25 s; shared pool: never)"), "{table}");
+        assert_eq!(report.verdict.exit_code(), 0, "{table}");
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //!
 //! What it cannot do is keep reviews from taking every thread. When a review takes 3 s, 150 of them
 //! a second need 450 threads. After about 1.4 s all 200 are held, and pricing, which is fine, waits
-//! behind them. The limit frees the page after 2 s, but not the thread: the driver cannot give up a
-//! statement that runs. A database with a statement limit of 2 s would need 300 threads instead of
-//! 450, so the pool would fill all the same.
+//! behind them. The limit frees the page after 2 s, but not the thread: `SQLite` cannot give up a
+//! statement that runs. PostgreSQL has a statement limit, and it is set, to 2 s: 300 threads are
+//! needed instead of 450, so the pool fills all the same. While PostgreSQL hangs no limit of the
+//! client, the pool or the server brings a thread back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::clients::{CALL_LIMIT, Clients, Connections};
+use crate::clients::{CALL_LIMIT, Clients};
 use crate::dependencies::Dependencies;
 use crate::page::{Calls, Failure, Page, Part, Storefront, Unavailable};
 
@@ -59,7 +60,7 @@ impl Gauges {
 
 impl SharedPool {
     pub(crate) fn start(dependencies: &Dependencies) -> Result<Self, Failure> {
-        let connections = Connections { pricing: THREADS, reviews: 200, recommendations: THREADS };
+        let reviews = dependencies.reviews.pool(u32::try_from(THREADS)?, CALL_LIMIT)?;
         let gauges = Arc::new(Gauges {
             pages: AtomicU64::new(0),
             busy_since: (0..THREADS).map(|_| Mutex::new(None)).collect(),
@@ -77,7 +78,7 @@ impl SharedPool {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            clients: Arc::new(Clients::new(dependencies, connections)?),
+            clients: Arc::new(Clients::new(dependencies, THREADS, reviews)),
             jobs: Some(jobs),
             threads,
             gauges,
@@ -101,7 +102,7 @@ impl Storefront for SharedPool {
             let sender = sender.clone();
             self.submit(until, move || {
                 // The page may have given up meanwhile; then nobody receives this.
-                let _ = sender.send((part, clients.fetch(part, product)));
+                let _ = sender.send((part, clients.fetch(part, product, until)));
             });
         }
         drop(sender);

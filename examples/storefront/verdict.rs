@@ -1,6 +1,7 @@
 //! The verdict: a function of the measured figures and of nothing else.
 
 use crate::figures::Measured;
+use crate::targets::{Mark, Target};
 
 /// Sent later than this, one request in a hundred, the figures say more about the machine that the
 /// generator runs on than about the service: an optional part has 8 ms to spare.
@@ -44,104 +45,15 @@ impl Verdict {
     }
 }
 
-/// Something that the run has to show.
-#[derive(Debug)]
-pub(crate) struct Target {
-    pub(crate) mark: Mark,
-    /// What was asked for and the figure that was found.
-    pub(crate) what: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    Met,
-    /// Missed by so little that a short run on a busy machine explains it.
-    Near,
-    Missed,
-}
-
-pub(crate) fn targets(measured: &Measured, quick: bool) -> Vec<Target> {
-    let target = |met: bool, clearly_missed: bool, what: String| {
-        let mark = match (met, quick && !clearly_missed) {
-            (true, _) => Mark::Met,
-            (false, true) => Mark::Near,
-            (false, false) => Mark::Missed,
-        };
-        Target { mark, what }
-    };
-
-    let [before, after] = &measured.shared;
-    let slower = after.p99_ms / before.p99_ms;
-    let shared_fails = after.failed > 0 || slower >= 10.0;
-    let [healthy, degraded] = &measured.watertight;
-    let factor = degraded.p99_ms / healthy.p99_ms;
-    let share = 100.0 * healthy.partial_per_s / (healthy.ok_per_s + healthy.failed_per_s);
-    let refused = degraded.reviews_refused_per_s;
-    let failed = healthy.failed + degraded.failed;
-    let probes = healthy.health_failed + degraded.health_failed;
-
-    let books = &measured.ledger;
-    let calls = books.reviews;
-    let balanced = calls.asked == measured.asked
-        && calls.started() == books.statements
-        && books.statements == books.taken
-        && books.opened <= 15
-        && books.sockets.iter().all(|sockets| *sockets <= 20);
-
-    vec![
-        target(
-            shared_fails,
-            !shared_fails,
-            format!(
-                "shared pool, degraded: pages fail ({}) or p99 is at least 10 times healthy \
-                 ({slower:.1} times)",
-                after.failed
-            ),
-        ),
-        target(failed == 0, failed > 0, format!("watertight: no page fails ({failed})")),
-        target(
-            factor <= 1.5,
-            factor > 4.0,
-            format!("watertight: degraded p99 within 1.5 times healthy ({factor:.2})"),
-        ),
-        target(
-            share <= 1.0,
-            share > 20.0,
-            format!("watertight: at most 1 % partial pages when healthy ({share:.1} %)"),
-        ),
-        target(
-            (120.0..=150.0).contains(&refused),
-            !(60.0..=160.0).contains(&refused),
-            format!("watertight: 120 to 150 reviews refused a second when degraded ({refused:.1})"),
-        ),
-        target(probes == 0, probes > 0, format!("watertight: no health check fails ({probes})")),
-        target(
-            balanced,
-            !balanced,
-            format!(
-                "watertight: a refused call touches nothing: {} pages, {} calls of reviews = {} \
-                 refused + {} not started + {} started; {} statements run, connections taken {} \
-                 times; ever opened: {} of 15 connections, {} and {} of 20 sockets",
-                measured.asked,
-                calls.asked,
-                calls.refused,
-                calls.unstarted,
-                calls.started(),
-                books.statements,
-                books.taken,
-                books.opened,
-                books.sockets[0],
-                books.sockets[1],
-            ),
-        ),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::{Kind, Reached};
     use crate::figures::Figures;
     use crate::figures::samples::all_well;
+    use crate::page::Calls;
+    use crate::run::{Mode, Setup};
+    use crate::targets::targets;
 
     type Spoil = fn(&mut Measured);
 
@@ -178,9 +90,9 @@ mod tests {
         // A call that nobody accounts for, a refused one that ran, one that took a connection, and a
         // connection and a socket too many.
         (|m| m.ledger.reviews.asked += 1, "4501 calls of reviews = 1700 refused + 10 not started"),
-        (|m| m.ledger.statements += 1, "+ 2790 started; 2791 statements run"),
-        (|m| m.ledger.taken += 1, "connections taken 2791 times"),
-        (|m| m.ledger.opened = 16, "ever opened: 16 of 15 connections"),
+        (|m| m.ledger.database.statements += 1, "+ 2790 started; 2791 statements run"),
+        (|m| m.ledger.database.taken += 1, "connections taken 2791 times"),
+        (|m| m.ledger.database.opened = 16, "ever opened: 16 of 15 connections"),
         (|m| m.ledger.sockets[1] = 21, "12 and 21 of 20 sockets"),
     ];
 
@@ -220,6 +132,94 @@ mod tests {
         assert_eq!(ever_missed, [true; 7]);
     }
 
+    /// What a good run measures in one of the other three setups.
+    fn well_in(database: Kind, mode: Mode) -> Measured {
+        let mut measured = all_well();
+        measured.setup = Setup { database, mode };
+        let ledger = &mut measured.ledger;
+        if database.gives_threads_back() {
+            measured.watertight[1].reviews_refused_per_s = 0.0;
+            ledger.reviews = Calls { asked: 4500, refused: 2, unstarted: 1 };
+            ledger.database = Reached { statements: 4300, taken: 4400, opened: 40 };
+        } else {
+            measured.watertight[1].reviews_refused_per_s = 150.25;
+        }
+        if mode == Mode::Hung {
+            measured.recovered_after = [Some(0.05), Some(0.25)];
+        }
+        measured
+    }
+
+    #[test]
+    fn in_the_other_setups_when_all_is_well_the_exit_code_is_0() {
+        for (database, mode, count) in [
+            (Kind::Sqlite, Mode::Hung, 8),
+            (Kind::Postgres, Mode::Slow, 7),
+            (Kind::Postgres, Mode::Hung, 8),
+        ] {
+            let (code, targets) = judge(&well_in(database, mode), false);
+            assert_eq!(code, 0, "{targets:#?}");
+            assert_eq!(targets.len(), count, "{database:?}, {mode:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_other_setups_ask_for_missed_alone_makes_it_1_and_is_named() {
+        let hung = (Kind::Sqlite, Mode::Hung);
+        let slow_server = (Kind::Postgres, Mode::Slow);
+        let hung_server = (Kind::Postgres, Mode::Hung);
+        let spoilt: [((Kind, Mode), Spoil, &str); 11] = [
+            (hung, |m| m.watertight[1].reviews_refused_per_s = 139.75, "140 to 160 reviews"),
+            (hung, |m| m.watertight[1].reviews_refused_per_s = 160.25, "140 to 160 reviews"),
+            (hung, |m| m.ledger.database.taken += 1, "connections taken 2791 times"),
+            (hung, |m| m.recovered_after[1] = Some(1.01), "return (1.01 s; shared pool: 0.05 s)"),
+            (slow_server, |m| m.watertight[1].reviews_refused_per_s = 30.25, "at most 30 reviews"),
+            (slow_server, |m| m.ledger.database.statements = 4401, "connection in time, and 4401"),
+            (slow_server, |m| m.ledger.database.taken = 4498, "of these 4498 had a connection"),
+            (slow_server, |m| m.ledger.reviews.asked += 1, "4501 calls of reviews = 2 refused"),
+            (slow_server, |m| m.ledger.sockets[0] = 21, "21 and 15 of 20 sockets"),
+            (hung_server, |m| m.watertight[1].reviews_refused_per_s = 31.0, "at most 30 reviews"),
+            (hung_server, |m| m.recovered_after[1] = None, "return (never; shared pool: 0.05 s)"),
+        ];
+        for ((database, mode), spoil, said) in spoilt {
+            let mut measured = well_in(database, mode);
+            spoil(&mut measured);
+            let (code, targets) = judge(&measured, false);
+            assert_eq!(code, 1, "{said}");
+            let missed: Vec<_> = targets.iter().filter(|t| t.mark == Mark::Missed).collect();
+            let [missed] = missed[..] else { panic!("{said}: {missed:#?}") };
+            assert!(missed.what.contains(said), "{said}: {}", missed.what);
+        }
+    }
+
+    #[test]
+    fn the_limits_of_the_other_setups_still_count_as_met() {
+        let at_the_limit: [(Kind, Mode, Spoil); 5] = [
+            (Kind::Sqlite, Mode::Hung, |m| m.watertight[1].reviews_refused_per_s = 140.0),
+            (Kind::Sqlite, Mode::Hung, |m| m.watertight[1].reviews_refused_per_s = 160.0),
+            (Kind::Postgres, Mode::Slow, |m| m.watertight[1].reviews_refused_per_s = 30.0),
+            (Kind::Postgres, Mode::Hung, |m| m.recovered_after = [None, Some(1.0)]),
+            (Kind::Postgres, Mode::Slow, |m| {
+                m.ledger.database = Reached { statements: 4497, taken: 4497, opened: 900 };
+            }),
+        ];
+        for (number, (database, mode, spoil)) in at_the_limit.into_iter().enumerate() {
+            let mut measured = well_in(database, mode);
+            spoil(&mut measured);
+            assert_eq!(judge(&measured, false).0, 0, "number {number}");
+        }
+    }
+
+    #[test]
+    fn a_quick_run_forgives_a_late_return_and_not_a_missing_one() {
+        let mut measured = well_in(Kind::Postgres, Mode::Hung);
+        measured.recovered_after[1] = Some(1.4);
+        let (code, targets) = judge(&measured, true);
+        assert_eq!((code, targets[7].mark), (0, Mark::Near));
+        measured.recovered_after[1] = None;
+        assert_eq!(judge(&measured, true).0, 1);
+    }
+
     #[test]
     fn a_limit_itself_still_counts_as_met() {
         let at_the_limit: [Spoil; 8] = [
@@ -230,7 +230,7 @@ mod tests {
             |m| m.watertight[0].partial_per_s = 1.5,
             |m| m.watertight[1].reviews_refused_per_s = 120.0,
             |m| m.watertight[1].reviews_refused_per_s = 150.0,
-            |m| m.ledger = crate::run::Ledger { opened: 15, sockets: [20; 2], ..m.ledger },
+            |m| (m.ledger.database.opened, m.ledger.sockets) = (15, [20; 2]),
             |m| m.shared[0].late_p99_ms = LATE_MS,
         ];
         for (number, spoil) in at_the_limit.into_iter().enumerate() {
@@ -283,7 +283,7 @@ mod tests {
 
         assert_eq!(exit_code(|m| m.watertight[1].p99_ms = 200.0, true), 1);
         assert_eq!(exit_code(|m| m.watertight[1].failed = 1, true), 1);
-        assert_eq!(exit_code(|m| m.ledger.taken += 1, true), 1);
+        assert_eq!(exit_code(|m| m.ledger.database.taken += 1, true), 1);
         assert_eq!(exit_code(|m| m.watertight[1].late_p99_ms = 5.0 * LATE_MS + 0.1, true), 2);
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::compartment::{Hooks, RejectionPolicy, Rules, ThreadInfo};
+use crate::compartment::{
+    DEFAULT_BOUNDS, Hooks, MOST_BOUNDS, NICENESS, Precedence, RejectionPolicy, Rules, ThreadInfo,
+};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::name::Name;
 use crate::sync::Arc;
@@ -21,7 +23,12 @@ pub struct BulkheadBuilder {
     queue_limit: Option<Duration>,
     call_limit: Option<Duration>,
     refuse_late: bool,
+    wait_bounds: Vec<Duration>,
+    run_bounds: Vec<Duration>,
     cores: Option<CoreRequest>,
+    niceness: Option<i32>,
+    #[cfg(feature = "background")]
+    background: bool,
     stack_size: Option<usize>,
     hooks: Hooks,
 }
@@ -46,6 +53,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) call_limit: Option<Duration>,
     pub(crate) cores: Option<CoreRequest>,
+    pub(crate) precedence: Option<Precedence>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) hooks: Hooks,
 }
@@ -67,7 +75,12 @@ impl BulkheadBuilder {
             queue_limit: None,
             call_limit: Some(Duration::from_secs(1)),
             refuse_late: false,
+            wait_bounds: DEFAULT_BOUNDS.to_vec(),
+            run_bounds: DEFAULT_BOUNDS.to_vec(),
             cores: None,
+            niceness: None,
+            #[cfg(feature = "background")]
+            background: false,
             stack_size: None,
             hooks: Hooks::default(),
         }
@@ -131,6 +144,23 @@ impl BulkheadBuilder {
         self
     }
 
+    /// The bounds of the buckets that waits before a start are counted in: ascending, above zero, at
+    /// most 64, each included in its bucket. What exceeds the last is counted by itself.
+    ///
+    /// Defaults to 17 bounds from 100 microseconds to 30 seconds. Others make sense if the queue limit
+    /// lies between two of them.
+    pub fn wait_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
+        self.wait_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
+        self
+    }
+
+    /// The bounds of the buckets that run times are counted in, as for
+    /// [`wait_buckets`](BulkheadBuilder::wait_buckets).
+    pub fn run_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
+        self.run_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
+        self
+    }
+
     /// Pins the bulkhead's threads to these cores, which no other bulkhead may have.
     ///
     /// On Linux each thread may run on any of them; elsewhere it gets one of them. Overlaps, cores
@@ -144,6 +174,43 @@ impl BulkheadBuilder {
     /// ascending order. More than there are is an error. Defaults to no pinning.
     pub fn core_count(mut self, cores: usize) -> Self {
         self.cores = Some(CoreRequest::Any(cores));
+        self
+    }
+
+    /// How nice the bulkhead's workers are to other threads that want the processor, from -20 to 19:
+    /// with 19 they get about a seventieth of what a thread of niceness 0 gets beside them. What nobody
+    /// else wants they get all the same. Other numbers are errors.
+    ///
+    /// For work that may be late, beside work that may not, where [`cores`](BulkheadBuilder::cores)
+    /// cannot be divided. It works on Linux; what became of it is in the
+    /// [plan](crate::BulkheadPlan::scheduling), and a refusal of the system costs no thread. Defaults
+    /// to the niceness of the thread that builds the runtime.
+    ///
+    /// **There is no way back.** A process without privileges (`CAP_SYS_NICE`, or `RLIMIT_NICE`) may
+    /// raise a thread's niceness, and not lower it again; so it is set once, when the thread starts,
+    /// and a negative one is likely to be denied. Threads that a job starts inherit it.
+    ///
+    /// Only workers have it. The timekeeper stays as it is, so that callers have their errors in time
+    /// while the workers starve. A nice thread that holds a lock is still nice: a job should share no
+    /// lock with work that is in a hurry. The bulkhead's own lock, held for some microseconds at each
+    /// start and end of a job, is one that only its own callers share.
+    pub fn niceness(mut self, niceness: i32) -> Self {
+        self.niceness = Some(niceness);
+        self
+    }
+
+    /// Puts the bulkhead's workers into the system's idle class (`SCHED_IDLE`):
+    /// whenever any other thread wants their processor, they are pushed aside at once. For work that
+    /// may starve, such as thumbnails, reports and clean-up; together with
+    /// [`cores`](BulkheadBuilder::cores) it is the strongest wall that a process can build between two
+    /// kinds of CPU-heavy work.
+    ///
+    /// Everything that [`niceness`](BulkheadBuilder::niceness) says holds here too, above all that
+    /// there is no way back. Both together are an error. Defaults to the ordinary class.
+    #[cfg(feature = "background")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "background")))]
+    pub fn background(mut self) -> Self {
+        self.background = true;
         self
     }
 
@@ -226,12 +293,20 @@ impl BulkheadBuilder {
         if self.stack_size == Some(0) {
             return Err(wrong("stack_size", "is 0 bytes; leave it unset for the default".into()));
         }
+        for (setting, bounds) in
+            [("wait_buckets", &self.wait_bounds), ("run_buckets", &self.run_bounds)]
+        {
+            check_bounds(bounds).map_err(|problem| wrong(setting, problem))?;
+        }
+        let precedence = self.precedence().map_err(|problem| wrong("niceness", problem))?;
         let rules = Rules {
             threads: self.threads,
             queue,
             policy: self.policy,
             queue_limit: self.queue_limit,
             refuse_late: self.refuse_late,
+            wait_bounds: self.wait_bounds.into(),
+            run_bounds: self.run_bounds.into(),
         };
         let (call_limit, cores) = (self.call_limit, self.cores);
         Ok(Settings {
@@ -239,9 +314,47 @@ impl BulkheadBuilder {
             rules,
             call_limit,
             cores,
+            precedence,
             stack_size: self.stack_size,
             hooks: self.hooks,
         })
+    }
+}
+
+fn check_bounds(bounds: &[Duration]) -> Result<(), String> {
+    if bounds.len() > MOST_BOUNDS {
+        return Err(format!("has more than {MOST_BOUNDS} bounds, which is the most; choose fewer"));
+    }
+    if bounds.first().is_some_and(Duration::is_zero) {
+        return Err("begins with zero, which nothing is below; begin above it".into());
+    }
+    match bounds.windows(2).find(|two| two[0] >= two[1]) {
+        Some(two) => {
+            Err(format!("has {:?} before {:?}; sort the bounds, each once", two[0], two[1]))
+        }
+        None => Ok(()),
+    }
+}
+
+impl BulkheadBuilder {
+    fn precedence(&self) -> Result<Option<Precedence>, String> {
+        #[cfg(feature = "background")]
+        if self.background {
+            return match self.niceness {
+                None => Ok(Some(Precedence::Background)),
+                Some(niceness) => Err(format!(
+                    "is {niceness}, but the bulkhead is in the background, where niceness means \
+                     nothing; choose one of them"
+                )),
+            };
+        }
+        let (least, most) = (NICENESS.start(), NICENESS.end());
+        match self.niceness {
+            Some(niceness) if !NICENESS.contains(&niceness) => {
+                Err(format!("is {niceness}; it goes from {least} to {most}, the nicest"))
+            }
+            niceness => Ok(niceness.map(Precedence::Niceness)),
+        }
     }
 }
 
@@ -256,19 +369,29 @@ impl fmt::Debug for BulkheadBuilder {
             queue_limit,
             call_limit,
             refuse_late,
+            wait_bounds,
+            run_bounds,
             cores,
+            niceness,
+            #[cfg(feature = "background")]
+            background,
             stack_size,
             hooks,
         } = self;
-        f.debug_struct("BulkheadBuilder")
-            .field("name", name)
+        let mut text = f.debug_struct("BulkheadBuilder");
+        #[cfg(feature = "background")]
+        text.field("background", background);
+        text.field("name", name)
             .field("threads", threads)
             .field("queue", queue)
             .field("rejection", policy)
             .field("queue_limit", queue_limit)
             .field("call_limit", call_limit)
             .field("refuse_late", refuse_late)
+            .field("wait_buckets", wait_bounds)
+            .field("run_buckets", run_bounds)
             .field("cores", cores)
+            .field("niceness", niceness)
             .field("stack_size", stack_size)
             .field("hooks", hooks)
             .finish()

@@ -77,6 +77,9 @@ impl<T> JobHandle<T> {
             self.bulkhead.compartment.break_ring(self.seq);
         }
         let until = until.earlier(here::deadline());
+        if self.bulkhead.compartment.vitals.is_quick() {
+            job.slot().look_briefly();
+        }
         loop {
             match job.slot().wait(self.look_again(until)) {
                 Woken::Answer(answer) => {

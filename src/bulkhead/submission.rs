@@ -2,7 +2,8 @@
 
 use super::Bulkhead;
 use crate::compartment::{
-    Admission, Answer, AtDoor, Context, Header, Job, JobCell, Route, ToCaller, Woken, here,
+    Admission, AfterWait, Answer, AtDoor, Context, Header, Job, JobCell, Route, ToCaller, Woken,
+    here,
 };
 use crate::error::{CallError, Rejected, Rejection, TimeLimit, TimedOut};
 use crate::sync::Arc;
@@ -164,6 +165,9 @@ impl Bulkhead {
             let limit = || self.compartment.limit_of(seq).or(deadline.instant());
             if covered { limit() } else { None }
         };
+        if self.compartment.vitals.is_quick() {
+            cell.slot().look_briefly();
+        }
         let mut until = next();
         loop {
             match cell.slot().wait(until) {
@@ -173,10 +177,11 @@ impl Bulkhead {
                 Woken::Granted => until = next(),
                 Woken::TimedOut => {
                     let reached = until.unwrap_or_else(|| self.compartment.now());
-                    if self.compartment.caller_woke(seq, deadline, reached) {
-                        return self.leave_running(cell);
+                    match self.compartment.caller_woke(seq, deadline, reached) {
+                        AfterWait::WaitOn => until = next(),
+                        AfterWait::Leave => return self.leave_running(cell),
+                        AfterWait::Hear => until = None,
                     }
-                    until = next();
                 }
             }
         }

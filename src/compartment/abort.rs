@@ -17,8 +17,6 @@ struct Orders {
     /// It is to stop: what is registered from now on acts at once.
     given: bool,
     hooks: Vec<Arc<Hook>>,
-    /// Hooks that came after that, acted on the job's own thread, and panicked.
-    late_panics: u64,
 }
 
 struct Hook {
@@ -54,19 +52,20 @@ impl Abort {
         hooks.into_iter().map(act).sum()
     }
 
-    /// How many hooks have panicked that nobody has counted.
-    pub(super) fn take_late_panics(&self) -> u64 {
-        std::mem::take(&mut self.0.lock().late_panics)
-    }
-
-    pub(super) fn on_abort(&self, act: Box<dyn Fn() + Send + Sync>) -> AbortGuard<'_> {
+    /// Registers a hook. If the job is to stop already, it acts here, and if it panics, `panicked` is
+    /// called.
+    pub(super) fn on_abort(
+        &self,
+        act: Box<dyn Fn() + Send + Sync>,
+        panicked: impl FnOnce(),
+    ) -> AbortGuard<'_> {
         let hook = Arc::new(Hook { act, phase: Mutex::new(Phase::Armed), acted: Condvar::new() });
         let mut orders = self.0.lock();
         if orders.given {
             // LOCK: free, the hook is user code.
             drop(orders);
             if hook.fire() {
-                self.0.lock().late_panics += 1;
+                panicked();
             }
         } else {
             orders.hooks.push(Arc::clone(&hook));

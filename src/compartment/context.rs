@@ -70,9 +70,8 @@ impl<'a> Context<'a> {
     /// While the guard lives, `act` runs once if the job is cancelled, its call's deadline passes, or
     /// a shutdown's limit does; at once, if that has happened already. It is how a thread that waits
     /// on a silent server is got back: let it shut the socket down. It runs on the thread of whoever
-    /// cancels or closes, or for a deadline of whoever is first to see that it has passed: its caller,
-    /// the bulkhead's timekeeper, another submitter or worker. So it must be quick, must not block, and
-    /// must not wait for the job. A panic in it is caught and counted.
+    /// cancels, or whose own call's time has passed; otherwise on the bulkhead's timekeeper. So it must
+    /// be quick, must not block, and must not wait for the job. A panic in it is caught and counted.
     ///
     /// ```
     /// use std::io::Read;
@@ -97,7 +96,7 @@ impl<'a> Context<'a> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn on_abort(&self, act: impl Fn() + Send + Sync + 'static) -> AbortGuard<'_> {
-        self.job.abort.on_abort(Box::new(act))
+        self.job.abort.on_abort(Box::new(act), || self.about.hook_panics.add(1))
     }
 
     /// The name of the bulkhead that it runs in.

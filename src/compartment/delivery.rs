@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::state::{Outbox, Saturation, State};
 use super::{Compartment, Job, Locked};
 use crate::contain::contain;
@@ -94,15 +96,27 @@ impl Compartment {
         for (job, why, waited) in &mail.ended {
             job.end_unstarted(self.not_started(*why, *waited));
         }
-        let timed_out = || TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals));
-        let answered = mail.overdue.iter().filter(|job| !job.time_out(timed_out())).count();
-        if answered > 0 {
-            self.locked.lock().state.uncount_call_limits(answered as u64);
+        if !mail.overdue.is_empty() {
+            self.tell_overdue(&mail.overdue);
         }
-        // Only now, with every caller told: the hooks are user code, and a job that one of them frees
-        // must find that its caller has left.
-        for job in &mail.overdue {
-            self.abort(job.header());
+    }
+
+    /// Tells the callers of running jobs that their time has passed: decided, then counted, then
+    /// told. So whoever has the error finds it in the count, and nothing is counted that nobody gets.
+    fn tell_overdue(&self, overdue: &[Arc<dyn Job>]) {
+        let why = || TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals));
+        let told: SmallVec<[_; 1]> = overdue.iter().filter(|job| job.time_out(why())).collect();
+        {
+            let mut locked = self.locked.lock();
+            locked.state.count_call_limits(told.len() as u64);
+            // Their hooks are user code, and this may be anybody's thread.
+            locked.aborts.extend(overdue.iter().cloned());
+            locked.tick = true;
+        }
+        // WAKE: there is one timekeeper, and `tick` is set under the lock.
+        self.time.notify_one();
+        for job in told {
+            job.publish();
         }
     }
 
@@ -149,7 +163,7 @@ impl Compartment {
 
     pub(super) fn contain_hook(&self, hook: impl FnOnce()) {
         if contain(hook) {
-            self.hook_panics.add(1);
+            self.vitals.hook_panics.add(1);
         }
     }
 }

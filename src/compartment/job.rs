@@ -46,8 +46,8 @@ impl Header {
 pub(crate) trait Job: Send + Sync {
     fn header(&self) -> &Header;
     /// Runs the closure to its end and settles the answer, which nobody sees before `publish`.
-    fn run(&self, context: &Context<'_>) -> Outcome;
-    /// Lets the caller see what `run` settled.
+    fn run(&self, context: &Context<'_>) -> Ran;
+    /// Lets the caller see what was settled. For whoever settled it.
     fn publish(&self);
     /// Tells the caller that the job ended unstarted. The first end counts.
     fn end_unstarted(&self, why: NotStarted);
@@ -57,9 +57,17 @@ pub(crate) trait Job: Send + Sync {
     fn grant(&self);
     /// Tells a caller at the door that it is sent away.
     fn refuse(&self, why: Rejection);
-    /// Tells the caller of a running job that its time has passed. Says whether that was news: an
-    /// answer may have been on its way.
+    /// Settles that the time of a running job's caller has passed, unless something else has been
+    /// settled. Says whether this was; nobody sees it before `publish`.
     fn time_out(&self, why: TimedOut) -> bool;
+}
+
+/// How a closure came to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ran {
+    pub(crate) outcome: Outcome,
+    /// Its answer was settled, and is to be published: somebody waits for it.
+    pub(crate) settled: bool,
 }
 
 impl std::fmt::Debug for dyn Job {
@@ -74,7 +82,7 @@ pub(crate) trait Route<T>: Send + Sync {
     fn is_abandoned(&self) -> bool;
     /// The answer is in the slot.
     fn deliver(&self, slot: &Slot<T>);
-    /// There will be no answer. What the caller gave along goes now, on its own thread.
+    /// There will be no answer. What the caller gave along goes now, on this thread.
     fn recall(&self) {}
 }
 
@@ -132,11 +140,18 @@ where
         self.route.recall();
     }
 
-    fn settle(&self, answer: Answer<T>) {
-        let unwanted =
-            if self.route.is_abandoned() { Some(answer) } else { self.slot.settle(answer) };
+    /// Says whether anybody will see it.
+    fn settle(&self, answer: Answer<T>) -> bool {
         // The job still counts as running: what its result's destructor does is part of it.
+        if self.route.is_abandoned() {
+            drop_contained(answer);
+            self.route.recall();
+            return false;
+        }
+        let unwanted = self.slot.settle(answer);
+        let settled = unwanted.is_none();
         drop_contained(unwanted);
+        settled
     }
 }
 
@@ -150,22 +165,19 @@ where
         &self.header
     }
 
-    fn run(&self, context: &Context<'_>) -> Outcome {
+    fn run(&self, context: &Context<'_>) -> Ran {
         let Some(body) = self.body.lock().take() else {
             debug_assert!(false, "a job was run that had been discarded");
-            return Outcome::Returned;
+            return Ran { outcome: Outcome::Returned, settled: false };
         };
         // AssertUnwindSafe: the closure is consumed, and what it shares with the outside is the
         // user's, as with a thread that panics.
         match catch_unwind(AssertUnwindSafe(move || body(context))) {
-            Ok(value) => {
-                self.settle(Ok(value));
-                Outcome::Returned
-            }
+            Ok(value) => Ran { settled: self.settle(Ok(value)), outcome: Outcome::Returned },
             Err(payload) => {
                 let about = Arc::clone(context.vitals());
-                self.settle(Err(CallError::Panicked(Panicked::new(about, payload))));
-                Outcome::Panicked
+                let panicked = CallError::Panicked(Panicked::new(about, payload));
+                Ran { settled: self.settle(Err(panicked)), outcome: Outcome::Panicked }
             }
         }
     }
@@ -199,11 +211,7 @@ where
 
     fn time_out(&self, why: TimedOut) -> bool {
         self.header.left.raise();
-        let told = self.slot.finish(Err(CallError::TimedOut(why))).is_none();
-        if told {
-            self.route.deliver(&self.slot);
-        }
-        told
+        self.slot.settle(Err(CallError::TimedOut(why))).is_none()
     }
 }
 

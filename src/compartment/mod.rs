@@ -9,23 +9,30 @@
 //! - each job's slot and body (`job`, `slot`): its answer and its closure.
 //! - each job's abort orders (`abort`): how to reach it while it is blocked.
 //! - `life`, `resources`: which threads and connections are there.
+//! - `descriptors`: how many the pools of the runtime have planned for.
 
 mod abort;
 mod affinity;
 mod alarms;
 mod context;
 mod delivery;
+mod descriptors;
 mod door;
 mod fifo;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod fuzz;
 pub(crate) mod here;
+mod histogram;
+#[allow(dead_code, reason = "filled by the features `http` and `r2d2`, read by `prometheus`")]
+mod holdings;
 mod job;
 mod life;
+mod peaks;
 mod policy;
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod reference;
 mod resource;
+mod scheduling;
 mod slot;
 mod state;
 mod timekeeper;
@@ -39,14 +46,27 @@ pub use self::affinity::Pinning;
 pub(crate) use self::affinity::{HIGHEST_CORE, allowed_cores};
 pub use self::context::Context;
 use self::delivery::Mail;
+pub(crate) use self::descriptors::Descriptors;
+#[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
+pub(crate) use self::descriptors::PlannedDescriptors;
 use self::door::Door;
+pub use self::histogram::Histogram;
+pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
+#[allow(unused_imports, reason = "as for the module")]
+pub(crate) use self::holdings::{Holdings, LookUpEnd, LookUps, Parting};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
 use self::life::Life;
+pub(crate) use self::life::Thread;
+pub use self::life::ThreadKind;
+pub use self::peaks::Peaks;
 pub use self::policy::RejectionPolicy;
 pub(crate) use self::policy::Rules;
+pub(crate) use self::resource::Connections;
 #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
 pub(crate) use self::resource::Resource;
 use self::resource::Resources;
+pub use self::scheduling::Scheduling;
+pub(crate) use self::scheduling::{NICENESS, Precedence};
 pub(crate) use self::slot::{Answer, AtDoor, Detached, Slot, Woken};
 use self::state::State;
 pub(crate) use self::state::{Admission, Numbers, Offer, Withdrawn};
@@ -72,6 +92,8 @@ pub(crate) struct Parts {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) hooks: Hooks,
     pub(crate) cores: Option<Arc<[usize]>>,
+    pub(crate) precedence: Option<Precedence>,
+    pub(crate) descriptors: Arc<Descriptors>,
 }
 
 /// See the module.
@@ -88,6 +110,10 @@ pub(crate) struct Compartment {
     observer: Option<Arc<dyn Observer>>,
     hooks: Hooks,
     cores: Option<Arc<[usize]>>,
+    precedence: Option<Precedence>,
+    /// Of the whole runtime.
+    #[cfg_attr(not(any(feature = "http", feature = "r2d2")), allow(dead_code))]
+    descriptors: Arc<Descriptors>,
 
     locked: Mutex<Locked>,
     /// Idle workers sleep here. They are all alike, so waking any is as good as another.
@@ -101,7 +127,6 @@ pub(crate) struct Compartment {
 
     /// By reason; the last is every arrival.
     counts: Stripes<{ Rejection::COUNT + 1 }>,
-    hook_panics: Tally,
     drop_panics: Tally,
 
     resources: Mutex<Resources>,
@@ -120,7 +145,20 @@ struct Locked {
     /// Ended jobs whose closures the timekeeper drops, so that whoever shuts down or takes a
     /// snapshot runs no stranger's destructor.
     discards: Vec<(Arc<dyn Job>, NotStarted)>,
+    /// Running jobs that are to stop, whose abort hooks the timekeeper runs for the same reason.
+    aborts: Vec<Arc<dyn Job>>,
     published: u64,
+}
+
+/// What a caller does that has waited until one of its limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterWait {
+    /// Another limit is next.
+    WaitOn,
+    /// Its time is up, and its job runs.
+    Leave,
+    /// Its job is over, or was sent away: what became of it is on its way to the slot.
+    Hear,
 }
 
 /// A worker that runs a job, and for how long.
@@ -145,11 +183,14 @@ impl Compartment {
             observer: parts.observer,
             hooks: parts.hooks,
             cores: parts.cores,
+            precedence: parts.precedence,
+            descriptors: parts.descriptors,
             locked: Mutex::new(Locked {
                 state: State::new(parts.rules),
                 wake_ups: 0,
                 tick: false,
                 discards: Vec::new(),
+                aborts: Vec::new(),
                 published: 0,
             }),
             work: Condvar::new(),
@@ -157,7 +198,6 @@ impl Compartment {
             door: AtomicU64::new(0),
             ready: Tally::new(0),
             counts: Stripes::new(),
-            hook_panics: Tally::new(0),
             drop_panics: Tally::new(0),
             resources: Mutex::new(Resources::default()),
             life: Mutex::new(Life::new(threads)),
@@ -305,29 +345,32 @@ impl Compartment {
         self.change(|state, mail| state.sweep(now, mail));
     }
 
-    /// A caller that watches its own limits has waited until `reached`. Says whether its time with
-    /// a running job is up; if the job ended here, its slot has the answer.
-    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> bool {
+    /// A caller that watches its own limits has waited until `reached`. Says what it is to do.
+    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> AfterWait {
         // Having waited for it, the instant has come, whatever a coarse clock says.
         let now = self.now().max(reached);
         self.change(|state, mail| {
             state.sweep(now, mail);
-            state.alarm_of(seq).is_none()
-                && deadline.is_past(now)
-                && matches!(
-                    state.withdraw(seq, Rejection::DeadlinePast, now, mail),
-                    Withdrawn::Gone,
-                )
+            if state.alarm_of(seq).is_some() || !deadline.is_past(now) {
+                return AfterWait::WaitOn;
+            }
+            match state.withdraw(seq, Rejection::DeadlinePast, now, mail) {
+                Withdrawn::Gone if state.is_running(seq) => AfterWait::Leave,
+                // Whoever ended it, here or on another thread, has taken it out of the state and is
+                // about to say so.
+                _ => AfterWait::Hear,
+            }
         })
     }
 
+    /// Counts a caller that has left a running job at its deadline by itself.
     pub(crate) fn count_call_limit(&self) {
-        self.locked.lock().state.count_call_limit();
+        self.locked.lock().state.count_call_limits(1);
     }
 
     /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
     pub(crate) fn abort(&self, job: &Header) {
-        self.hook_panics.add(job.abort.give());
+        self.vitals.hook_panics.add(job.abort.give());
     }
 
     // ===== closing =====
@@ -353,17 +396,19 @@ impl Compartment {
         waits
     }
 
-    /// Asks whatever still runs to stop: it sees itself cancelled, and its abort hooks act here.
+    /// Asks whatever still runs to stop: it sees itself cancelled, and the timekeeper runs its abort
+    /// hooks, so that none of them can hold up whoever shuts down.
     pub(crate) fn abort_running(&self) {
         let now = self.now();
-        let running: Vec<_> = {
-            let locked = self.locked.lock();
-            locked.state.running(now).map(|(_, job, _)| Arc::clone(job)).collect()
-        };
-        for job in running {
-            job.header().cancelled.raise();
-            self.abort(job.header());
+        {
+            let mut locked = self.locked.lock();
+            let running = locked.state.running(now).map(|(_, job, _)| Arc::clone(job));
+            let running: Vec<_> = running.inspect(|job| job.header().cancelled.raise()).collect();
+            locked.aborts.extend(running);
+            locked.tick = true;
         }
+        // WAKE: there is one timekeeper, and `tick` is set under the lock.
+        self.time.notify_one();
     }
 
     /// The jobs that run now, and for how long they have.
@@ -393,6 +438,12 @@ impl Compartment {
         numbers
     }
 
+    /// Whether anybody is let in.
+    #[cfg(all(feature = "prometheus", not(watertight_loom)))]
+    pub(crate) fn is_open(&self) -> bool {
+        !Door::unpack(self.door.load(Ordering::Acquire)).closed
+    }
+
     pub(crate) fn refusals(&self, why: Rejection) -> u64 {
         self.counts.sum(why.index())
     }
@@ -403,7 +454,7 @@ impl Compartment {
     }
 
     pub(crate) fn hook_panics(&self) -> u64 {
-        self.hook_panics.get()
+        self.vitals.hook_panics.get()
     }
 
     pub(crate) fn drop_panics(&self) -> u64 {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sync::Arc;
+
 /// What a full queue does with one more job.
 ///
 /// There is no policy that runs the job on the caller's thread: a refusal hands the closure back,
@@ -33,6 +35,9 @@ pub(crate) struct Rules {
     pub(crate) queue_limit: Option<Duration>,
     /// Refuse a job that by the recent pace would be answered too late.
     pub(crate) refuse_late: bool,
+    /// The buckets of the times that jobs wait before they start, and that they run.
+    pub(crate) wait_bounds: Arc<[Duration]>,
+    pub(crate) run_bounds: Arc<[Duration]>,
 }
 
 impl Rules {

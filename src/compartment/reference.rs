@@ -10,10 +10,12 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
+use super::peaks::Peaks;
 use super::policy::{RejectionPolicy, Rules};
 use super::state::{Admission, Offer, Outbox, State, Withdrawn};
 use crate::error::Rejection;
 use crate::event::Outcome;
+use crate::sync::Arc;
 use crate::time::Deadline;
 
 type Id = u32;
@@ -341,6 +343,8 @@ impl StateMachineTest for Real {
             policy: reference.policy,
             queue_limit: reference.queue_limit.map(Duration::from_millis),
             refuse_late: false,
+            wait_bounds: Arc::from([Duration::from_millis(5)]),
+            run_bounds: Arc::from([Duration::from_millis(5)]),
         };
         let state = State::new(rules);
         Self { state, start: Instant::now(), now: 0, next: 0, seqs: Vec::new() }
@@ -420,6 +424,14 @@ impl StateMachineTest for Real {
         let totals = &numbers.totals;
         let inside = (numbers.running + numbers.ready + numbers.queued) as u64;
         assert_eq!(totals.accepted, totals.ended() + inside, "accepted jobs end or are inside");
+        let over = totals.returned + totals.panicked;
+        assert_eq!(numbers.run_times.count(), over, "whatever ran is in the run times");
+        let started = over + numbers.running as u64;
+        assert_eq!(numbers.wait_times.count(), started, "whatever started is in the waits");
+        let levels = Peaks { running, queued: numbers.queued, waiting: numbers.waiting };
+        for peaks in [totals.peaks, numbers.recent] {
+            assert_eq!(peaks.highest(levels), peaks, "no value is above its peak");
+        }
         let nobody = inside == 0 && numbers.waiting == 0;
         assert!(!nobody || !real.state.has_alarms(), "an alarm outlived its job");
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::contain::{contain, drop_contained};
 use crate::error::{CallError, Rejection};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Flag, Mutex, MutexGuard, spin_until};
 
 /// What a caller gets for a job.
 pub(crate) type Answer<T> = Result<T, CallError>;
@@ -28,6 +28,9 @@ pub(crate) type Answer<T> = Result<T, CallError>;
 pub(crate) struct Slot<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
+    /// There has been something to tell. Only for a caller that looks before it sleeps: what there
+    /// is, it finds in the state.
+    news: Flag,
 }
 
 #[derive(Debug)]
@@ -81,7 +84,7 @@ pub(crate) enum Detached {
 impl<T> Slot<T> {
     pub(crate) fn new() -> Self {
         let state = State { phase: Phase::Pending, granted: false, blocked: false, waker: None };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Mutex::new(state), changed: Condvar::new(), news: Flag::new() }
     }
 
     // ===== the worker side =====
@@ -143,6 +146,7 @@ impl<T> Slot<T> {
         let waker = state.waker.take();
         // LOCK: free from here, the waker is user code.
         drop(state);
+        self.news.raise();
         if blocked {
             self.changed.notify_one();
         }
@@ -152,6 +156,12 @@ impl<T> Slot<T> {
     }
 
     // ===== the caller side =====
+
+    /// Looks for news for about as long as it takes to be put to sleep and woken. For jobs that end
+    /// sooner than that; after any other it is time wasted, if little.
+    pub(crate) fn look_briefly(&self) {
+        spin_until(|| self.news.is_up());
+    }
 
     /// Blocks until there is an answer, a refusal, a place, or `until` has come.
     pub(crate) fn wait(&self, until: Option<Instant>) -> Woken<T> {

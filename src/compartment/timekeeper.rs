@@ -3,13 +3,14 @@
 //! Every bulkhead has one, because a caller can bring a deadline to any of them. It sleeps until the
 //! earliest limit that no blocked caller watches, and for good while there is none.
 
-use super::{Compartment, Mail, here};
+use super::{Compartment, Mail, Pinning, Scheduling, here};
 
 impl Compartment {
     /// The body of the timekeeper thread.
     pub(crate) fn keep_time(&self) {
         here::belongs_to(self.runtime);
-        if !self.wait_until_open() {
+        // Neither pinned nor scheduled as the workers are: it must be punctual when they starve.
+        if !self.check_in(None, Pinning::NotAsked, Scheduling::NotAsked) {
             return;
         }
         while self.tick() {
@@ -22,13 +23,17 @@ impl Compartment {
     pub(crate) fn tick(&self) -> bool {
         let now = self.now();
         let mut mail = Mail::new();
-        let (discards, more) = {
+        let (discards, aborts, more) = {
             let mut locked = self.locked.lock();
             locked.state.sweep(now, &mut mail);
             self.seal(&mut locked, &mail);
-            (std::mem::take(&mut locked.discards), !locked.state.is_drained())
+            let discards = std::mem::take(&mut locked.discards);
+            (discards, std::mem::take(&mut locked.aborts), !locked.state.is_drained())
         };
         self.deliver(&mail);
+        for job in aborts {
+            self.abort(job.header());
+        }
         for (job, why) in discards {
             // Whoever ended the job tells its caller too; the first to come does, and the closure is
             // dropped only after that.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::peaks::Peaks;
 use crate::error::Rejection;
 use crate::event::Outcome;
 
@@ -23,12 +24,8 @@ pub struct Totals {
     pub busy: Duration,
     /// How long the bulkhead has been full, all in all.
     pub full: Duration,
-    /// The most jobs that ran at once.
-    pub peak_running: usize,
-    /// The most jobs that were queued at once.
-    pub peak_queued: usize,
-    /// The most callers that waited for a place at once.
-    pub peak_waiting: usize,
+    /// The highest values since the bulkhead was built.
+    pub peaks: Peaks,
 }
 
 impl Totals {

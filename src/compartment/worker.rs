@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::context::Context;
+use super::job::Ran;
 use super::state::Taken;
-use super::{Compartment, Job, Mail, affinity, here};
+use super::{Compartment, Job, Mail, Scheduling, affinity, here, scheduling};
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};
 
@@ -38,8 +39,8 @@ impl Compartment {
             Some(cores) => affinity::pin(cores, worker),
             None => Pinning::NotAsked,
         };
-        self.report_pinning(worker, pinned);
-        if !self.wait_until_open() {
+        let scheduled = self.precedence.map_or(Scheduling::NotAsked, scheduling::schedule);
+        if !self.check_in(Some(worker), pinned, scheduled) {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);
@@ -110,11 +111,10 @@ impl Compartment {
         });
 
         // RUNNING
-        let outcome = {
+        let Ran { outcome, settled } = {
             let _running = here::enter(Arc::clone(&job));
             job.run(&Context::new(job.header(), &self.vitals, &*self.clock, worker))
         };
-        self.hook_panics.add(job.header().abort.take_late_panics());
 
         // FINISHING
         let now = self.now();
@@ -123,11 +123,14 @@ impl Compartment {
             let mut locked = self.locked.lock();
             let ran = locked.state.release(worker, outcome, now, &mut mail);
             self.vitals.learn(ran);
+            locked.state.note_pace(self.vitals.is_quick());
             self.seal(&mut locked, &mail);
             ran
         };
         self.wake(&mail);
-        job.publish();
+        if settled {
+            job.publish();
+        }
         for (ended, _, _) in &mail.ended {
             self.discard(ended);
         }
@@ -136,6 +139,12 @@ impl Compartment {
             let bulkhead = self.name();
             observer.on_finished(&FinishedEvent { bulkhead, worker, waited, ran, outcome });
         });
+    }
+
+    /// As if quick jobs had run before, for models.
+    #[cfg(all(test, watertight_loom))]
+    pub(crate) fn assume_quick_jobs(&self) {
+        self.locked.lock().state.note_pace(true);
     }
 
     /// Takes and runs one job if there is one: what a worker does, for models that play the worker.

@@ -28,6 +28,8 @@ pub enum BuildErrorKind {
     Cores,
     /// The system allows fewer threads than the runtime needs.
     ThreadLimit,
+    /// The system allows fewer file descriptors than the runtime's connections need.
+    DescriptorLimit,
     /// The system refused to start a thread.
     Spawn,
 }

@@ -2,9 +2,12 @@
 //!
 //! Floor 5.
 
+mod around;
 #[cfg(any(feature = "http", feature = "postgres"))]
 mod fault;
 mod helpers;
+#[cfg_attr(not(any(feature = "http", feature = "postgres")), allow(dead_code))]
+mod remotes;
 
 #[cfg(any(feature = "http", feature = "postgres"))]
 pub use self::fault::Fault;

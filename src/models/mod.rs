@@ -105,7 +105,15 @@ impl World {
         queue_limit: Option<Duration>,
     ) -> Self {
         let clock = ModelClock::new();
-        let rules = Rules { threads, queue, policy, queue_limit, refuse_late: false };
+        let rules = Rules {
+            threads,
+            queue,
+            policy,
+            queue_limit,
+            refuse_late: false,
+            wait_bounds: Arc::from([]),
+            run_bounds: Arc::from([]),
+        };
         let name = Name::new("model").expect("a plain name");
         let compartment = Compartment::new(Parts {
             runtime: 0,
@@ -117,6 +125,8 @@ impl World {
             observer: None,
             hooks: Hooks::default(),
             cores: None,
+            precedence: None,
+            descriptors: Arc::default(),
         });
         compartment.open(true);
         Self { bulkhead: Bulkhead::new(OwnerArc::new(compartment)), clock }

@@ -35,6 +35,26 @@ fn two_workers_share_two_jobs_and_both_leave() {
     });
 }
 
+/// Must catch: `take` that leaves a job behind while its worker was the only one to know of it. The
+/// first job ends after the second, so each needs a worker of its own, quick or not.
+#[test]
+fn a_worker_that_leaves_a_job_behind_wakes_the_next() {
+    explore(40_000, Time::Never, || {
+        let world = World::new(2, 0, RejectionPolicy::Reject);
+        world.bulkhead.compartment().assume_quick_jobs();
+        let threads = [worker(&world.bulkhead, 0), worker(&world.bulkhead, 1)];
+        let second_has_run = loom::sync::Arc::new(loom::sync::Notify::new());
+        let tell = loom::sync::Arc::clone(&second_has_run);
+        let one = world.bulkhead.submit(move |_| second_has_run.wait()).expect("there is room");
+        let two = world.bulkhead.submit(move |_| tell.notify()).expect("there is room");
+        assert!(one.join().is_ok() && two.join().is_ok());
+        world.drain();
+        for thread in threads {
+            thread.join().expect("the worker ends");
+        }
+    });
+}
+
 /// Must catch: `admit` whose capacity is checked under another lock than it is taken under.
 #[test]
 fn two_submitters_never_share_one_place() {

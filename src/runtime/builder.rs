@@ -86,6 +86,7 @@ impl RuntimeBuilder {
         let mut plan = plan(&settings)?;
 
         let id = next_id();
+        let descriptors = Arc::default();
         let labels: Vec<_> =
             settings.iter().map(|one| (one.name.as_str(), one.rules.threads)).collect();
         let labels = self::labels(&labels);
@@ -103,20 +104,23 @@ impl RuntimeBuilder {
                 observer: observer.clone(),
                 hooks: one.hooks,
                 cores: planned.cores.as_deref().map(Arc::from),
+                precedence: one.precedence,
+                descriptors: Arc::clone(&descriptors),
             }))));
         }
 
         let watcher = watch(&*clock, &bulkheads);
         let threads = start(&bulkheads, &stack_sizes)?;
         for (bulkhead, planned) in bulkheads.iter().zip(&mut plan.bulkheads) {
-            planned.pinning = bulkhead.compartment().wait_until_pinned();
+            (planned.pinning, planned.scheduling) =
+                bulkhead.compartment().wait_until_all_are_here();
         }
         for bulkhead in &bulkheads {
             bulkhead.compartment().open(true);
         }
         Ok(Runtime {
             id,
-            bulkheads,
+            bulkheads: bulkheads.into(),
             home,
             plan,
             drop_wait,
@@ -204,6 +208,7 @@ fn plan(settings: &[Settings]) -> Result<Plan, BuildError> {
                 threads: workers.chain([thread_name(&label, None)]).collect(),
                 cores,
                 pinning: Vec::new(),
+                scheduling: Vec::new(),
             }
         });
     Ok(Plan {

@@ -2,6 +2,7 @@
 //!
 //! Floor 4.
 
+mod audit;
 mod builder;
 mod cores;
 mod plan;
@@ -11,11 +12,14 @@ mod system;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::audit::{Audit, AuditedConnections, AuditedListener, AuditedThread, RemoteAddress};
 pub use self::builder::RuntimeBuilder;
 pub use self::plan::{BulkheadPlan, Plan};
 pub use self::shutdown::{HelperThread, ShutdownReport, StuckThread, UnstartedJob};
 
 use self::shutdown::Threads;
+#[cfg(all(feature = "prometheus", not(watertight_loom)))]
+pub(crate) use self::system::cgroup_file;
 use crate::bulkhead::{Bulkhead, Snapshot};
 use crate::compartment::here;
 use crate::error::{ShutdownError, UnknownBulkhead};
@@ -29,7 +33,8 @@ use crate::sync::{Arc, Mutex};
 /// ([`Context::on_abort`](crate::Context::on_abort)), and detaches the threads that are stuck.
 pub struct Runtime {
     id: u64,
-    bulkheads: Vec<Bulkhead>,
+    /// Shared with nobody who keeps it: metrics hold it weakly.
+    bulkheads: Arc<[Bulkhead]>,
     home: Option<usize>,
     plan: Plan,
     drop_wait: Duration,
@@ -42,6 +47,11 @@ impl Runtime {
     /// Starts the description of a runtime.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::new()
+    }
+
+    #[cfg(all(feature = "prometheus", not(watertight_loom)))]
+    pub(crate) const fn shared_bulkheads(&self) -> &Arc<[Bulkhead]> {
+        &self.bulkheads
     }
 
     /// A handle to the bulkhead of that name.
@@ -83,6 +93,13 @@ impl Runtime {
         &self.plan
     }
 
+    /// Every thread and every connection of the process, by bulkhead, and the foreign ones: which
+    /// pools are still shared. See [`Audit`], also for what it costs.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        Audit::of([self])
+    }
+
     /// Closes the runtime: lets nobody in, runs what has been accepted for at most `limit`, then ends
     /// the rest unstarted, asks running jobs to stop ([`Context::on_abort`](crate::Context::on_abort),
     /// [`Context::is_cancelled`](crate::Context::is_cancelled)), and says what is stuck.
@@ -110,7 +127,7 @@ impl Drop for Runtime {
         shutdown::close_now(&self.bulkheads);
         if !here::is_own_thread_of(self.id) {
             shutdown::wait_for_threads(&self.bulkheads, &self.threads, self.drop_wait);
-            for bulkhead in &self.bulkheads {
+            for bulkhead in self.bulkheads.iter() {
                 bulkhead.compartment().abort_running();
             }
         }

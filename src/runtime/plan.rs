@@ -1,6 +1,6 @@
 //! [`Plan`]: what was decided before the first thread was started.
 
-use crate::compartment::Pinning;
+use crate::compartment::{Pinning, Scheduling};
 
 /// What a runtime was built as: threads, their names, cores, and the system's limits that it was
 /// checked against. See [`Runtime::plan`](crate::Runtime::plan).
@@ -33,6 +33,8 @@ pub struct BulkheadPlan {
     pub cores: Option<Vec<usize>>,
     /// What became of each worker's pinning.
     pub pinning: Vec<Pinning>,
+    /// What became of each worker's niceness or background class.
+    pub scheduling: Vec<Scheduling>,
 }
 
 /// What Linux shows of a thread's name.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::bulkhead::Bulkhead;
 use crate::sync::{Mutex, ThreadHandle};
+use crate::time::Age;
 
 /// The threads of a runtime that have not been joined. By bulkhead, in the builder's order.
 pub(super) type Threads = Vec<Vec<ThreadHandle>>;
@@ -79,15 +80,22 @@ impl fmt::Display for ShutdownReport {
             n => write!(f, ", {n} threads are stuck:")?,
         }
         for StuckThread { bulkhead, thread, age } in &self.stuck {
-            write!(
-                f,
-                "\n  {thread} of bulkhead `{bulkhead}`: its job has been running for {age:.1?}"
-            )?;
+            let age = Age(*age);
+            write!(f, "\n  {thread} of bulkhead `{bulkhead}`: its job has been running for {age}")?;
         }
         for HelperThread { bulkhead, thread } in &self.helpers {
             write!(
                 f,
                 "\n  {thread} of bulkhead `{bulkhead}`: connecting, closing or resolving a name"
+            )?;
+        }
+        // They stand in the order of the bulkheads, so each makes one line.
+        for jobs in self.unstarted.chunk_by(|one, next| one.bulkhead == next.bulkhead) {
+            let longest = jobs.iter().map(|job| job.waited).max().unwrap_or_default();
+            let (number, name, longest) = (jobs.len(), &jobs[0].bulkhead, Age(longest));
+            write!(
+                f,
+                "\n  unstarted in bulkhead `{name}`: {number}, which had waited up to {longest}"
             )?;
         }
         Ok(())

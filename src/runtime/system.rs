@@ -52,7 +52,7 @@ fn effective_user() -> Option<u32> {
 
 /// Reads `file` of this process's cgroup: of the `controller` hierarchy of version 1, or the unified
 /// one of version 2.
-fn cgroup_file(controller: &str, file: &str) -> Option<String> {
+pub(crate) fn cgroup_file(controller: &str, file: &str) -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     cgroup_paths(&groups, controller, file)
         .into_iter()

@@ -30,8 +30,8 @@ pub(crate) use self::model::{Time, set_time};
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]
 pub(crate) use self::platform::when_thread_ends;
 pub(crate) use self::platform::{
-    AtomicU64, Condvar, Mutex, MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, spawn, spin_until,
-    thread_local,
+    AtomicU64, Condvar, Mutex, MutexGuard, OwnerArc, ThreadHandle, ThreadSpec, current_tid, spawn,
+    spin_until, thread_local,
 };
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

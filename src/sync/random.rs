@@ -83,6 +83,11 @@ pub(crate) fn spawn(
     })
 }
 
+/// A modelled thread is none of the system's.
+pub(crate) fn current_tid() -> Option<u32> {
+    None
+}
+
 pub(crate) fn spin_until(done: impl Fn() -> bool) -> bool {
     done() || {
         shuttle::thread::yield_now();

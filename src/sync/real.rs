@@ -122,6 +122,16 @@ pub(crate) fn when_thread_ends(
     move || AT_EXIT.with(|slot| *slot.borrow_mut() = Some(at_exit))
 }
 
+/// The system's number of the present thread, as `top -H` and `/proc` show it. `None` where nothing
+/// of ours needs it.
+pub(crate) fn current_tid() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    let tid = u32::try_from(rustix::thread::gettid().as_raw_pid()).ok();
+    #[cfg(not(target_os = "linux"))]
+    let tid = None;
+    tid
+}
+
 /// Looks for `done` a bounded number of times: first in place, then giving the core away.
 ///
 /// It bridges the few microseconds between two jobs without a system call. The bounds are small

@@ -1,9 +1,9 @@
 //! Abort hooks: a job that is blocked is reached when nobody wants its result any more.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use watertight::{Bulkhead, Clock, Context, Deadline, ManualClock, Runtime};
 
@@ -129,4 +129,77 @@ fn a_hook_that_panics_is_counted_and_the_others_act() {
     job.cancel();
     within("the job", move || job.join().unwrap());
     assert_eq!(bulkhead.snapshot().hook_panics, 1);
+}
+
+/// Tells the time that it is set to, and nobody when it is set.
+struct Silent(Mutex<Instant>);
+
+impl Clock for Silent {
+    fn now(&self) -> Instant {
+        *self.0.lock().unwrap()
+    }
+}
+
+#[test]
+fn a_hook_never_acts_on_a_stranger_that_happens_to_see_the_time_pass() {
+    let clock = Arc::new(Silent(Mutex::new(Instant::now())));
+    let runtime = Runtime::builder()
+        .clock(Arc::clone(&clock))
+        .bulkhead(Bulkhead::builder("abort").threads(1))
+        .build()
+        .unwrap();
+    let bulkhead = runtime.bulkhead("abort").unwrap();
+    let (gate, (tell, hear)) = (Gate::new(), mpsc::channel());
+    let (inner, deadline) = (gate.clone(), Deadline::at(clock.now() + Duration::from_secs(3600)));
+    let job = bulkhead.submit_until(deadline, move |ctx| {
+        let opener = inner.clone();
+        let _guard = ctx.on_abort(move || {
+            tell.send(thread::current().name().map(str::to_owned)).unwrap();
+            opener.open();
+        });
+        inner.pass();
+    });
+    gate.wait_for(1);
+    *clock.0.lock().unwrap() += Duration::from_secs(7200);
+    // This thread is the first to see it.
+    drop(bulkhead.snapshot());
+    let acted_on = within("the hook", move || hear.recv().unwrap());
+    assert_eq!(acted_on.as_deref(), Some("wt-abort-t"));
+    assert!(job.unwrap().join().is_err());
+}
+
+#[test]
+fn a_hook_that_hangs_holds_up_no_shutdown() {
+    let (runtime, bulkhead, _) = build(1);
+    let (gate, hung) = (Gate::new(), Gate::new());
+    let (inner, blocked) = (gate.clone(), hung.clone());
+    let job = bulkhead.submit(move |ctx| {
+        let _guard = ctx.on_abort(move || blocked.pass());
+        inner.pass();
+    });
+    gate.wait_for(1);
+    let report = within("the shutdown", move || runtime.shutdown(Duration::ZERO).unwrap());
+    assert_eq!(report.stuck.len(), 1, "{report}");
+    hung.wait_for(1);
+    hung.open();
+    gate.open();
+    job.unwrap().join().unwrap();
+}
+
+#[test]
+fn whoever_learns_that_its_time_has_passed_is_counted_already() {
+    let (_runtime, bulkhead, clock) = build(1);
+    for round in 1..=200 {
+        let gate = Gate::new();
+        let inner = gate.clone();
+        let deadline = Deadline::at(clock.now() + Duration::from_secs(1));
+        let job = bulkhead.submit_until(deadline, move |_| inner.pass()).unwrap();
+        gate.wait_for(1);
+        clock.advance(Duration::from_secs(2));
+        assert!(job.join().is_err());
+        let count = bulkhead.snapshot().totals.call_limit_running;
+        assert_eq!(count, round, "and nobody else is");
+        gate.open();
+        eventually("it is over", || bulkhead.snapshot().running == 0);
+    }
 }

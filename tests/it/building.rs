@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use watertight::{BuildError, BuildErrorKind, Bulkhead, BulkheadBuilder, RejectionPolicy, Runtime};
+#[cfg(target_os = "linux")]
+use watertight::{Scheduling, ThreadKind};
 
 use crate::support::{build, capacity_is};
 #[cfg(target_os = "linux")]
@@ -11,6 +13,8 @@ use crate::support::{child, ends, eventually, memory, part, threads_named, withi
 fn refusal(bulkhead: BulkheadBuilder) -> BuildError {
     Runtime::builder().bulkhead(bulkhead).build().unwrap_err()
 }
+
+const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn c98_numbers_that_no_system_has_are_refused_by_the_name_of_their_setting() {
@@ -40,6 +44,10 @@ fn c98_numbers_that_no_system_has_are_refused_by_the_name_of_their_setting() {
         ("queue", base().queue(0).rejection(RejectionPolicy::DropOldest)),
         ("call_limit", base().call_limit(Duration::ZERO)),
         ("stack_size", base().stack_size(0)),
+        ("wait_buckets", base().wait_buckets([Duration::ZERO])),
+        ("wait_buckets", base().wait_buckets([SECOND, SECOND])),
+        ("run_buckets", base().run_buckets([SECOND * 2, SECOND])),
+        ("run_buckets", base().run_buckets(std::iter::repeat(SECOND))),
         ("core_count", base().core_count(0)),
         ("cores", base().cores([])),
         ("core_count", base().core_count(usize::MAX)),
@@ -99,7 +107,9 @@ fn limited(test: &str, part: &str, threads: u32) -> Option<std::process::Command
         return skip("the test is not run by root, who could become somebody without threads");
     }
     // A user of our own for each test, since the limit counts all threads of a user.
-    let nobody = 61_000 + std::process::id() % 1_000 * 2 + u32::from(part == "plan");
+    let parts = ["plan", "spawn", "niceness", "nice"];
+    let part_number = parts.iter().position(|one| *one == part).expect("a part of this file");
+    let nobody = 61_000 + std::process::id() % 500 * 4 + u32::try_from(part_number).unwrap();
     let inner = child(test, part);
     let mut limited = std::process::Command::new("prlimit");
     limited.arg(format!("--nproc={threads}:{threads}")).arg(inner.get_program());
@@ -306,5 +316,114 @@ fn c49_long_names_are_cut_for_the_system_only_and_stay_apart() {
         let (comm, std_name, worker, context) = shown.unwrap();
         assert_eq!(comm, planned.threads[worker]);
         assert_eq!((std_name.as_ref(), &*context), (Some(&comm), *name));
+    }
+}
+
+/// The niceness and the scheduling class of each thread.
+#[cfg(target_os = "linux")]
+type Classes = Vec<(i32, u32)>;
+
+/// Those of the runtime's workers, and of its other threads.
+#[cfg(target_os = "linux")]
+fn classes(runtime: &Runtime) -> (Classes, Classes) {
+    let bulkhead = runtime.bulkheads().next().unwrap().name().to_owned();
+    let audit = runtime.audit();
+    let class = |tid: Option<u32>| {
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{}/stat", tid.unwrap())).unwrap();
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        (fields[16].parse().unwrap(), fields[38].parse().unwrap())
+    };
+    let of = |is_worker: bool| {
+        let threads = audit.threads_of(&bulkhead);
+        let threads = threads
+            .filter(|one| matches!(one.kind, Some(ThreadKind::Worker(_))) == is_worker)
+            .map(|one| class(one.tid));
+        threads.collect()
+    };
+    (of(true), of(false))
+}
+
+#[cfg(target_os = "linux")]
+const ORDINARY: u32 = 0;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_nice_bulkhead_s_workers_are_nice_and_its_timekeeper_is_not() {
+    let (usual, _) = build(Bulkhead::builder("usual").threads(1));
+    let (_, others) = classes(&usual);
+    let [(own, ORDINARY)] = others[..] else { panic!("not the usual class: {others:?}") };
+    assert_eq!(usual.plan().bulkheads[0].scheduling, [Scheduling::NotAsked]);
+
+    let nicer = own + 2;
+    let (nice, bulkhead) = build(Bulkhead::builder("nice").threads(2).niceness(nicer));
+    assert_eq!(nice.plan().bulkheads[0].scheduling, [Scheduling::Applied, Scheduling::Applied]);
+    assert_eq!(classes(&nice), (vec![(nicer, ORDINARY); 2], vec![(own, ORDINARY)]));
+    capacity_is(&bulkhead, 2);
+}
+
+#[cfg(all(target_os = "linux", feature = "background"))]
+#[test]
+fn a_background_bulkhead_s_workers_are_in_the_idle_class_and_its_timekeeper_is_not() {
+    const IDLE: u32 = 5;
+    let (runtime, bulkhead) = build(Bulkhead::builder("back").threads(2).background());
+    assert_eq!(runtime.plan().bulkheads[0].scheduling, [Scheduling::Applied, Scheduling::Applied]);
+    let (workers, others) = classes(&runtime);
+    assert!(workers.iter().all(|(_, class)| *class == IDLE), "{workers:?}");
+    assert!(others.iter().all(|(_, class)| *class == ORDINARY), "{others:?}");
+    capacity_is(&bulkhead, 2);
+}
+
+#[cfg(all(target_os = "linux", feature = "background"))]
+#[test]
+fn a_service_that_was_started_nice_can_have_bulkheads_in_the_background() {
+    const IDLE: u32 = 5;
+    if part().is_some() {
+        let me = rustix::thread::gettid();
+        rustix::process::setpriority_process(Some(me), 5).unwrap();
+        let (runtime, _bulkhead) = build(Bulkhead::builder("back").threads(1).background());
+        assert_eq!(runtime.plan().bulkheads[0].scheduling, [Scheduling::Applied]);
+        assert_eq!(classes(&runtime), (vec![(5, IDLE)], vec![(5, ORDINARY)]));
+        return;
+    }
+    let this = "building::a_service_that_was_started_nice_can_have_bulkheads_in_the_background";
+    let Some(command) = limited(this, "nice", 1_000) else { return };
+    let output = ends("the child", command);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_niceness_that_the_system_denies_is_reported_and_costs_no_thread() {
+    if part().is_some() {
+        let (runtime, bulkhead) = build(Bulkhead::builder("denied").threads(2).niceness(-5));
+        for scheduling in &runtime.plan().bulkheads[0].scheduling {
+            let Scheduling::Denied(why) = scheduling else { panic!("{scheduling:?}") };
+            assert!(why.contains("ermi"), "{why}");
+        }
+        assert!(classes(&runtime).0.iter().all(|(niceness, _)| *niceness >= 0));
+        capacity_is(&bulkhead, 2);
+        return;
+    }
+    let this = "building::a_niceness_that_the_system_denies_is_reported_and_costs_no_thread";
+    let Some(command) = limited(this, "niceness", 1_000) else { return };
+    let output = ends("the child", command);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_niceness_that_no_system_has_is_refused_with_its_bounds() {
+    for niceness in [20, -21, i32::MIN, i32::MAX] {
+        let error = refusal(Bulkhead::builder("rude").threads(1).niceness(niceness));
+        assert_eq!((error.bulkhead(), error.setting()), (Some("rude"), "niceness"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(&niceness.to_string()) && text.contains("from -20 to 19"), "{text}");
+    }
+    #[cfg(feature = "background")]
+    {
+        let both = Bulkhead::builder("rude").threads(1).niceness(5).background();
+        let error = refusal(both);
+        assert_eq!((error.bulkhead(), error.setting()), (Some("rude"), "niceness"), "{error}");
+        assert!(error.to_string().contains("choose one of them"), "{error}");
     }
 }

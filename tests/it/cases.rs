@@ -97,7 +97,7 @@ fn c04_many_threads_at_once_do_not_overshoot() {
     }
     capacity_is(&bulkhead, 10);
     assert!(most.load(Ordering::SeqCst) <= 10);
-    assert!(bulkhead.snapshot().totals.peak_queued <= 3);
+    assert!(bulkhead.snapshot().totals.peaks.queued <= 3);
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use ureq::Agent;
 use watertight::http::{Client, Fault, fault};
-use watertight::{Bulkhead, CallError, Deadline, Flatten, Rejection, Runtime};
+use watertight::{Bulkhead, CallError, Context, Deadline, Flatten, Rejection, Runtime};
 
 use crate::support::{Gate, WATCHDOG, eventually, within};
 
@@ -364,4 +365,16 @@ fn a_client_of_a_runtime_that_is_gone_refuses() {
         get(&late, "http://127.0.0.1:1/".to_owned()).unwrap_err().rejection(),
         Some(Rejection::ShuttingDown),
     );
+}
+
+#[test]
+fn a_refused_request_comes_back_as_it_was_given() {
+    fn is_the_caller_s<F: FnOnce(&Agent, &Context<'_>) -> u8>(job: F) -> F {
+        job
+    }
+    let (runtime, _bulkhead, client) = build(1);
+    runtime.shutdown(Duration::ZERO).unwrap();
+    let refused = client.submit(|_, _| 7).unwrap_err();
+    assert_eq!(refused.reason(), Rejection::ShuttingDown);
+    let _ = is_the_caller_s(refused.into_job());
 }

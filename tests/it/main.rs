@@ -5,8 +5,11 @@
 
 mod aborting;
 mod asynchronous;
+#[cfg(target_os = "linux")]
+mod audit;
 mod building;
 mod cases;
+mod display;
 mod ending;
 mod exiting;
 mod fairness;
@@ -14,6 +17,8 @@ mod hostile;
 #[cfg(feature = "http")]
 mod http;
 mod leftovers;
+#[cfg(feature = "prometheus")]
+mod metrics;
 mod observing;
 #[cfg(any(feature = "http", feature = "postgres"))]
 mod outage;

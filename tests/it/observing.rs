@@ -1,13 +1,14 @@
 //! Observers and numbers: what is told, and that telling it can hurt nobody.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use watertight::{
-    Bulkhead, CallError, FinishedEvent, JobHandle, NotStartedEvent, Observer, Outcome, Rejected,
-    RejectedEvent, Rejection, RelievedEvent, Runtime, SaturatedEvent, StartedEvent,
+    Bulkhead, CallError, FinishedEvent, JobHandle, ManualClock, NotStartedEvent, Observer, Outcome,
+    Rejected, RejectedEvent, Rejection, RelievedEvent, Runtime, SaturatedEvent, StartedEvent,
 };
 
-use crate::support::{Gate, eventually};
+use crate::support::{Gate, eventually, hold};
 
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
@@ -170,4 +171,62 @@ fn the_public_types_travel() {
     travels::<watertight::BuildError>();
     travels::<watertight::Batch<u32, u32>>();
     travels::<watertight::Snapshot>();
+}
+
+#[test]
+fn waits_and_run_times_are_counted_in_the_buckets_that_the_user_chose() {
+    let clock = Arc::new(ManualClock::new());
+    let seconds = Duration::from_secs;
+    let runtime = Runtime::builder()
+        .clock(Arc::clone(&clock))
+        .bulkhead(
+            Bulkhead::builder("timed")
+                .threads(1)
+                .queue(1)
+                .wait_buckets([seconds(1), seconds(5)])
+                .run_buckets([seconds(3)]),
+        )
+        .build()
+        .unwrap();
+    let bulkhead = runtime.bulkhead("timed").unwrap();
+    let gate = Gate::new();
+    let jobs = hold(&bulkhead, &gate, 2);
+    gate.wait_for(1);
+    clock.advance(seconds(4));
+    let busy = bulkhead.snapshot();
+    assert_eq!((busy.wait_times.counts(), busy.run_times.count()), (&[1, 0, 0][..], 0));
+    gate.open();
+    for job in jobs {
+        job.join().unwrap();
+    }
+    let end = bulkhead.snapshot();
+    assert_eq!(end.wait_times.counts(), [1, 1, 0], "one at once, one after four seconds");
+    assert_eq!(end.wait_times.sum(), seconds(4));
+    assert_eq!(end.run_times.counts(), [1, 1], "one for no time, one for four seconds");
+    assert_eq!(end.run_times.sum(), seconds(4));
+}
+
+#[test]
+fn a_burst_between_two_looks_is_remembered() {
+    let clock = Arc::new(ManualClock::new());
+    let runtime = Runtime::builder()
+        .clock(Arc::clone(&clock))
+        .bulkhead(Bulkhead::builder("burst").threads(2).queue(3))
+        .build()
+        .unwrap();
+    let bulkhead = runtime.bulkhead("burst").unwrap();
+    let gate = Gate::new();
+    let jobs = hold(&bulkhead, &gate, 5);
+    gate.wait_for(2);
+    gate.open();
+    for job in jobs {
+        job.join().unwrap();
+    }
+    for _ in 0..2 {
+        let recent = bulkhead.snapshot().recent;
+        assert_eq!((recent.running, recent.queued, recent.waiting), (2, 3, 0));
+    }
+    clock.advance(Duration::from_secs(300));
+    assert_eq!(bulkhead.snapshot().recent.running, 0);
+    assert_eq!(bulkhead.snapshot().totals.peaks.running, 2, "the whole life's stay");
 }

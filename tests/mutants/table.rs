@@ -55,6 +55,7 @@ const JOB: &str = "src/compartment/job.rs";
 const ABORT: &str = "src/compartment/abort.rs";
 const STATE: &str = "src/compartment/state/mod.rs";
 const ADMISSION: &str = "src/compartment/state/admission.rs";
+const NUMBERS: &str = "src/compartment/state/numbers.rs";
 const SERVICE: &str = "src/compartment/state/service.rs";
 const DEPARTURE: &str = "src/compartment/state/departure.rs";
 const HANDLE: &str = "src/bulkhead/handle.rs";
@@ -170,6 +171,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
     ),
     models(
+        "a worker leaves a job behind that nobody else knows of",
+        &[edit(
+            SERVICE,
+            "            if self.searching == 0 && !self.ready.is_empty() {",
+            "            if false {",
+        )],
+        &["work::a_worker_that_leaves_a_job_behind_wakes_the_next"],
+    ),
+    models(
         "a wake-up is sent before it is counted",
         &[
             edit(DELIVERY, "        locked.wake_ups += mail.wake_workers;\n", ""),
@@ -240,9 +250,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             ),
             edit(SERVICE, "        self.taken -= 1;\n        let ran", "        let ran"),
             edit(
-                SERVICE,
-                "            let running = self.taken - self.ready.len();",
-                "            let running = self.taken.saturating_sub(self.ready.len());",
+                NUMBERS,
+                "(self.taken - self.ready.len(), self",
+                "(self.taken.saturating_sub(self.ready.len()), self",
             ),
         ],
         &[
@@ -255,8 +265,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a freed slot is not handed on",
         &[edit(
             SERVICE,
-            "        self.expire(now, out);\n        self.fill(now, out);\n        self.note_saturation(now, out);\n        self.note_end(out);\n        ran",
-            "        self.expire(now, out);\n        self.note_saturation(now, out);\n        self.note_end(out);\n        ran",
+            "        self.expire(now, out);\n        self.fill(now, out);\n        self.note_levels(now, out);\n        self.note_end(out);\n        ran",
+            "        self.expire(now, out);\n        self.note_levels(now, out);\n        self.note_end(out);\n        ran",
         )],
         &[
             "closing::draining_runs_what_was_accepted",
@@ -344,8 +354,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 SERVICE,
-                "        self.expire(now, out);\n        self.fill(now, out);\n        self.note_saturation(now, out);\n        self.note_end(out);\n        ran",
-                "        self.expire(now, out);\n        self.note_saturation(now, out);\n        self.note_end(out);\n        ran",
+                "        self.expire(now, out);\n        self.fill(now, out);\n        self.note_levels(now, out);\n        self.note_end(out);\n        ran",
+                "        self.expire(now, out);\n        self.note_levels(now, out);\n        self.note_end(out);\n        ran",
             ),
             edit(
                 SERVICE,
@@ -417,8 +427,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a cancelled job keeps its place",
         &[edit(
             DEPARTURE,
-            "        self.fill(now, out);\n        self.note_saturation(now, out);\n        self.note_end(out);\n        withdrawn",
-            "        self.note_saturation(now, out);\n        self.note_end(out);\n        withdrawn",
+            "        self.fill(now, out);\n        self.note_levels(now, out);\n        self.note_end(out);\n        withdrawn",
+            "        self.note_levels(now, out);\n        self.note_end(out);\n        withdrawn",
         )],
         &[
             "door::a_cancelled_job_s_place_goes_to_the_waiter",
@@ -460,8 +470,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the slot of an overdue job is free",
         &[edit(
             DEPARTURE,
-            "        self.totals.call_limit_running += 1;\n        out.overdue",
-            "        self.taken -= 1;\n        self.totals.call_limit_running += 1;\n        out.overdue",
+            "        out.overdue.push(",
+            "        self.taken -= 1;\n        out.overdue.push(",
         )],
         &[
             "timekeeper::an_overdue_job_keeps_its_slot",

@@ -51,7 +51,7 @@ impl<J: Clone> State<J> {
         let admission = self.decide(offer, now, out);
         // A queue limit of zero means not to wait: what just queued is due already.
         self.expire(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         admission
     }
 
@@ -94,8 +94,6 @@ impl<J: Clone> State<J> {
                     self.set_alarm(&mut entry, until.instant(), out);
                     let seq = entry.seq;
                     self.lane.waiters.push_back(seq, entry);
-                    self.totals.peak_waiting =
-                        self.totals.peak_waiting.max(self.lane.waiters.len());
                     Admission::Waiting(seq)
                 }
             }

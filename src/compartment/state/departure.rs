@@ -36,7 +36,7 @@ impl<J: Clone> State<J> {
             Withdrawn::Gone
         };
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
         withdrawn
     }
@@ -73,7 +73,7 @@ impl<J: Clone> State<J> {
     /// Acts on every limit that has come by `now`, as an operation of its own.
     pub(crate) fn sweep(&mut self, now: Instant, out: &mut Outbox<J>) {
         self.expire(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
     }
 
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox<J>) {
@@ -109,7 +109,6 @@ impl<J: Clone> State<J> {
         if let Some(at) = running.entry.alarm.take() {
             self.alarms.clear(at, seq, running.entry.covered);
         }
-        self.totals.call_limit_running += 1;
         out.overdue.push(running.entry.job.clone());
     }
 
@@ -119,14 +118,9 @@ impl<J: Clone> State<J> {
         entry.alarm
     }
 
-    /// The caller of a running job has left at its deadline, by itself.
-    pub(crate) fn count_call_limit(&mut self) {
-        self.totals.call_limit_running += 1;
-    }
-
-    /// So many callers of overdue jobs got their answers at the last moment after all.
-    pub(crate) fn uncount_call_limits(&mut self, answered: u64) {
-        self.totals.call_limit_running -= answered;
+    /// So many callers of running jobs are about to learn that their time has passed.
+    pub(crate) fn count_call_limits(&mut self, callers: u64) {
+        self.totals.call_limit_running += callers;
     }
 
     /// Lets nobody in any more. Waiting callers are sent away; accepted jobs still run.
@@ -153,7 +147,7 @@ impl<J: Clone> State<J> {
             self.end(entry, why, now, out);
         }
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
     }
 }

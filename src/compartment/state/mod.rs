@@ -35,10 +35,13 @@ pub(crate) use self::service::Taken;
 
 use super::alarms::Alarms;
 use super::fifo::Fifo;
+use super::histogram::Histogram;
+use super::peaks::RecentPeaks;
 use super::policy::Rules;
 use super::totals::Totals;
 use crate::error::Rejection;
 use crate::event::Outcome;
+use crate::sync::Arc;
 use crate::time::Deadline;
 
 /// See the module.
@@ -63,14 +66,22 @@ pub(crate) struct State<J> {
     alarms: Alarms,
     /// The instant that the timekeeper sleeps until; `None` while it sleeps for good.
     timekeeper_until: Option<Instant>,
-    /// INVARIANT: `ready.len() <= searching`, or nobody sleeps. A worker that searches is awake and
-    /// looks under the lock before it sleeps, so a job needs no wake-up while one does.
+    /// INVARIANT: nothing is ready, or somebody searches, or nobody sleeps. A worker that searches is
+    /// awake and looks under the lock before it sleeps; if it leaves something behind, it wakes the
+    /// next (`take`).
     searching: usize,
     sleeping: usize,
+    /// Jobs usually end sooner than a sleeper wakes.
+    quick: bool,
     full_since: Option<Instant>,
     /// The latest `now` that limits were checked against.
     latest: Option<Instant>,
     totals: Totals,
+    recent: RecentPeaks,
+    /// INVARIANT: one entry for each job that has started.
+    wait_times: Histogram,
+    /// INVARIANT: one entry for each job that has returned or panicked.
+    run_times: Histogram,
 }
 
 /// A job with its terms, wherever it stands.
@@ -112,6 +123,8 @@ struct Lane<J> {
 impl<J: Clone> State<J> {
     pub(crate) fn new(rules: Rules) -> Self {
         let (threads, capacity) = (rules.threads, rules.queue);
+        let wait_times = Histogram::new(Arc::clone(&rules.wait_bounds));
+        let run_times = Histogram::new(Arc::clone(&rules.run_bounds));
         Self {
             rules,
             phase: Phase::Open,
@@ -125,9 +138,13 @@ impl<J: Clone> State<J> {
             timekeeper_until: None,
             searching: 0,
             sleeping: 0,
+            quick: false,
             full_since: None,
             latest: None,
             totals: Totals::default(),
+            recent: RecentPeaks::default(),
+            wait_times,
+            run_times,
         }
     }
 
@@ -143,7 +160,6 @@ impl<J: Clone> State<J> {
             let due = Deadline::from_now(now, queue_limit).earlier(entry.deadline);
             self.set_alarm(&mut entry, due.instant(), out);
             self.lane.queue.push_back(entry.seq, entry);
-            self.totals.peak_queued = self.totals.peak_queued.max(self.lane.queue.len());
         }
     }
 
@@ -154,7 +170,15 @@ impl<J: Clone> State<J> {
         let due = entry.deadline.instant().filter(|_| !entry.covered);
         self.set_alarm(&mut entry, due, out);
         self.ready.push_back(entry);
-        if self.ready.len() > self.searching && self.sleeping > 0 {
+        // Each job its own worker at once; but quick jobs are done before a second one is awake.
+        let served = if self.quick { 1 } else { self.ready.len() };
+        if self.searching < served {
+            self.wake_worker(out);
+        }
+    }
+
+    fn wake_worker(&mut self, out: &mut Outbox<J>) {
+        if self.sleeping > 0 {
             self.sleeping -= 1;
             self.searching += 1;
             out.wake_workers += 1;
@@ -229,7 +253,19 @@ impl<J: Clone> State<J> {
         self.taken >= self.limit && self.lane.queue.len() >= self.lane.capacity
     }
 
-    fn note_saturation(&mut self, now: Instant, out: &mut Outbox<J>) {
+    /// `now`, unless somebody has looked at a later instant already: a thread may read the clock and
+    /// then wait for the lock. Times that are added up are measured with it, or a sum that somebody has
+    /// seen with the later one would fall.
+    fn not_before_latest(&self, now: Instant) -> Instant {
+        self.latest.map_or(now, |latest| latest.max(now))
+    }
+
+    /// Ends every operation: takes note of what has changed, for those who look later.
+    fn note_levels(&mut self, now: Instant, out: &mut Outbox<J>) {
+        let now = self.not_before_latest(now);
+        let levels = self.levels();
+        self.totals.peaks = self.totals.peaks.highest(levels);
+        self.recent.note(levels, now);
         match (self.full_since, self.is_full()) {
             (None, true) => {
                 self.full_since = Some(now);

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{Phase, State};
 use crate::compartment::door::Door;
+use crate::compartment::histogram::Histogram;
+use crate::compartment::peaks::Peaks;
 use crate::compartment::policy::RejectionPolicy;
 use crate::compartment::totals::Totals;
 
@@ -19,6 +21,9 @@ pub(crate) struct Numbers {
     pub(crate) oldest_queued: Option<Duration>,
     pub(crate) saturated_for: Option<Duration>,
     pub(crate) totals: Totals,
+    pub(crate) recent: Peaks,
+    pub(crate) wait_times: Histogram,
+    pub(crate) run_times: Histogram,
 }
 
 impl<J: Clone> State<J> {
@@ -38,7 +43,13 @@ impl<J: Clone> State<J> {
         self.ready.len()
     }
 
+    pub(super) fn levels(&self) -> Peaks {
+        let (running, queued) = (self.taken - self.ready.len(), self.lane.queue.len());
+        Peaks { running, queued, waiting: self.lane.waiters.len() }
+    }
+
     pub(crate) fn numbers(&self, now: Instant) -> Numbers {
+        let now = self.not_before_latest(now);
         let age = |since: Instant| now.saturating_duration_since(since);
         let running_ages = self.running.iter().flatten().map(|running| age(running.started));
         let running_now: Duration = running_ages.clone().sum();
@@ -50,7 +61,7 @@ impl<J: Clone> State<J> {
         totals.full = totals.full.saturating_add(saturated_for.unwrap_or_default());
         Numbers {
             limit: self.limit,
-            running: self.taken - self.ready.len(),
+            running: self.levels().running,
             ready: self.ready.len(),
             queued: self.lane.queue.len(),
             waiting: self.lane.waiters.len(),
@@ -58,7 +69,14 @@ impl<J: Clone> State<J> {
             oldest_queued: oldest_ready.into_iter().chain(oldest_queued).min().map(age),
             saturated_for,
             totals,
+            recent: self.recent.seen_at(now),
+            wait_times: self.wait_times.clone(),
+            run_times: self.run_times.clone(),
         }
+    }
+
+    pub(crate) fn is_running(&self, seq: u64) -> bool {
+        self.running.iter().flatten().any(|running| running.entry.seq == seq)
     }
 
     /// The jobs that run now: worker, job, and for how long.

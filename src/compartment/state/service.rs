@@ -36,16 +36,19 @@ impl<J: Clone> State<J> {
                 self.fill(now, out);
                 continue;
             }
-            self.note_saturation(now, out);
+            self.note_levels(now, out);
             let waited = now.saturating_duration_since(entry.since);
             let taken = Taken { job: entry.job.clone(), waited };
             debug_assert!(self.running[worker].is_none(), "a worker took a second job");
             self.running[worker] = Some(Running { entry, started: now });
-            let running = self.taken - self.ready.len();
-            self.totals.peak_running = self.totals.peak_running.max(running);
+            self.wait_times.record(waited);
+            if self.searching == 0 && !self.ready.is_empty() {
+                // Nobody else knows of the rest, and this job may take long after all.
+                self.wake_worker(out);
+            }
             return Some(taken);
         }
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         None
     }
 
@@ -57,6 +60,7 @@ impl<J: Clone> State<J> {
         now: Instant,
         out: &mut Outbox<J>,
     ) -> Duration {
+        let now = self.not_before_latest(now);
         // PANIC: a worker releases what `take` gave it, once; the wrapper's loop has no other order.
         let Running { mut entry, started } =
             self.running[worker].take().expect("a worker releases the job that it took");
@@ -65,11 +69,17 @@ impl<J: Clone> State<J> {
         let ran = now.saturating_duration_since(started);
         self.totals.busy = self.totals.busy.saturating_add(ran);
         self.totals.count(outcome);
+        self.run_times.record(ran);
         self.expire(now, out);
         self.fill(now, out);
-        self.note_saturation(now, out);
+        self.note_levels(now, out);
         self.note_end(out);
         ran
+    }
+
+    /// Takes note of whether jobs usually end sooner than a sleeper wakes.
+    pub(crate) fn note_pace(&mut self, quick: bool) {
+        self.quick = quick;
     }
 
     /// The worker found nothing and stays awake to look again.

@@ -10,12 +10,14 @@ use ureq::Proxy;
 
 use super::client::{Client, Wires};
 use super::resolver::{Bounded, LOOKERS, LookUp, Names, system_look_up};
+use super::seat::Lines;
 use super::transport::Watched;
 use crate::bulkhead::Bulkhead;
 use crate::compartment::{Compartment, Resource, here};
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
-use crate::sync::{Arc, ThreadSpec, spawn};
+use crate::integrations::remotes::Remotes;
+use crate::sync::{Arc, Mutex, ThreadSpec, spawn};
 
 /// Describes a client. Made by [`Client::builder`].
 #[must_use = "a description does nothing until it is built"]
@@ -110,7 +112,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the first thing that is wrong. Then nothing is left behind.
+    /// [`BuildError`] with the first thing that is wrong; also if a connection for each thread, with
+    /// those of the runtime's other pools and 32 file descriptors for the rest of the process, is more
+    /// than `RLIMIT_NOFILE` allows. Then nothing is left behind.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Client, BuildError> {
         let compartment = bulkhead.compartment();
         let wrong = |setting, problem: &str| {
@@ -142,6 +146,7 @@ impl ClientBuilder {
         if let Some(name) = self.user_agent {
             config = config.user_agent(name);
         }
+        let planned = Mutex::new(Some(compartment.plan_descriptors("threads", threads, 1)?));
         let names = Names::new(self.look_up, self.dns_age, compartment.name());
         let helpers = Arc::new(Helpers::default());
         if let Err(error) = start_lookers(compartment, &names, &helpers) {
@@ -150,9 +155,12 @@ impl ClientBuilder {
             helpers.wait_until_gone(None);
             return Err(error);
         }
+        helpers.wait_until_all_are_here();
         let resolver = Bounded(Arc::clone(&names));
-        let agent = Agent::with_parts(config.build(), Watched::new(self.max_response), resolver);
-        let wires = Arc::new(Wires { agent, names, helpers });
+        let (lines, remotes) = (Arc::new(Lines::default()), Arc::new(Remotes::default()));
+        let connector = Watched::new(self.max_response, Arc::clone(&lines), Arc::clone(&remotes));
+        let agent = Agent::with_parts(config.build(), connector, resolver);
+        let wires = Arc::new(Wires { agent, lines, names, helpers, remotes, planned });
         let client = Client::new(bulkhead.clone(), Arc::clone(&wires));
         compartment.attach(&(wires as Arc<dyn Resource>));
         Ok(client)
@@ -169,7 +177,9 @@ fn start_lookers(
         let gone = helpers.starting(&name);
         let (body, runtime) = (Arc::clone(names), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.look();
         });

@@ -7,12 +7,14 @@ use ureq::Agent;
 
 use super::builder::ClientBuilder;
 use super::resolver::Names;
-use super::seat::Seat;
+use super::seat::{Lines, Seat};
 use crate::bulkhead::{Bulkhead, JobHandle};
-use crate::compartment::{Context, Resource};
+use crate::compartment::{Connections, Context, Holdings, PlannedDescriptors, Resource, Thread};
 use crate::error::{CallError, Rejected};
+use crate::integrations::around::submit_around;
 use crate::integrations::helpers::Helpers;
-use crate::sync::Arc;
+use crate::integrations::remotes::Remotes;
+use crate::sync::{Arc, Mutex};
 use crate::time::Deadline;
 
 /// A bulkhead with an HTTP agent of its own. Cheap to clone, safe to keep.
@@ -89,16 +91,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Rejected`], with a closure inside that takes a context only.
-    pub fn submit<F, T>(
-        &self,
-        job: F,
-    ) -> Result<JobHandle<T>, Rejected<impl FnOnce(&Context<'_>) -> T + Send + 'static + use<F, T>>>
+    /// [`Rejected`], with the closure inside.
+    pub fn submit<F, T>(&self, job: F) -> Result<JobHandle<T>, Rejected<F>>
     where
         F: FnOnce(&Agent, &Context<'_>) -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.bulkhead.submit(self.wrap(job))
+        self.submit_until(Deadline::never(), job)
     }
 
     /// Hands `job` over with a deadline, as [`Bulkhead::submit_until`] does.
@@ -110,27 +109,35 @@ impl Client {
         &self,
         deadline: Deadline,
         job: F,
-    ) -> Result<JobHandle<T>, Rejected<impl FnOnce(&Context<'_>) -> T + Send + 'static + use<F, T>>>
+    ) -> Result<JobHandle<T>, Rejected<F>>
     where
         F: FnOnce(&Agent, &Context<'_>) -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.bulkhead.submit_until(deadline, self.wrap(job))
+        let owner = Arc::clone(&self.owner);
+        submit_around(&self.bulkhead, deadline, job, move |job, context| owner.run(job, context))
     }
 
-    /// Makes of a job for the agent one for the bulkhead: seated, and with an abort that reaches it.
     fn wrap<F, T>(&self, job: F) -> impl FnOnce(&Context<'_>) -> T + Send + 'static + use<F, T>
     where
         F: FnOnce(&Agent, &Context<'_>) -> T + Send + 'static,
     {
         let owner = Arc::clone(&self.owner);
-        move |context| {
-            let seat = Seat::new(context.remaining());
-            let reached = Arc::clone(&seat);
-            let _abort = context.on_abort(move || reached.abort());
-            let _seated = seat.take();
-            job(&owner.0.agent, context)
-        }
+        move |context| owner.run(job, context)
+    }
+}
+
+impl Owner {
+    /// On the worker: lends the agent to a job, seated, and with an abort that reaches it.
+    fn run<F, T>(&self, job: F, context: &Context<'_>) -> T
+    where
+        F: FnOnce(&Agent, &Context<'_>) -> T,
+    {
+        let seat = Seat::new(context.remaining());
+        let reached = Arc::clone(&seat);
+        let _abort = context.on_abort(move || reached.abort());
+        let _seated = seat.take();
+        job(&self.0.agent, context)
     }
 }
 
@@ -143,8 +150,12 @@ impl fmt::Debug for Client {
 /// What a client holds besides its bulkhead's threads.
 pub(super) struct Wires {
     pub(super) agent: Agent,
+    pub(super) lines: Arc<Lines>,
     pub(super) names: Arc<Names>,
     pub(super) helpers: Arc<Helpers>,
+    pub(super) remotes: Arc<Remotes>,
+    /// `None` from the close on.
+    pub(super) planned: Mutex<Option<PlannedDescriptors>>,
 }
 
 impl Resource for Wires {
@@ -152,6 +163,19 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
+        self.planned.lock().take();
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
+    }
+
+    fn holdings(&self) -> Holdings {
+        Holdings { look_ups: Some(self.names.look_ups()), ..self.lines.holdings() }
+    }
+
+    fn connections(&self) -> Connections {
+        Connections { known: self.remotes.list(), unknown: 0 }
     }
 
     fn is_over(&self) -> bool {

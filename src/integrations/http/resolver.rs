@@ -20,8 +20,9 @@ use ureq::{Error, Timeout};
 
 use super::seat::Seat;
 use super::transport::within;
+use crate::compartment::{LookUpEnd, LookUps};
 use crate::contain::contain;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Tally};
 
 /// What looks a name up: the system, or a function of the user's.
 pub(super) type LookUp = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -59,6 +60,10 @@ pub(super) struct Names {
     /// `None` once it is closed: the threads end when they have nothing to do.
     questions: Mutex<Option<Sender<Question>>>,
     asked: Receiver<Question>,
+    /// By [`LookUpEnd`].
+    ended: [Tally; LookUpEnd::COUNT],
+    /// The nanoseconds that jobs have waited.
+    waited: Tally,
 }
 
 impl Names {
@@ -73,6 +78,8 @@ impl Names {
             busy: Mutex::new(0),
             questions: Mutex::new(Some(questions)),
             asked,
+            ended: std::array::from_fn(|_| Tally::new(0)),
+            waited: Tally::new(0),
         })
     }
 
@@ -115,9 +122,31 @@ impl Names {
             Some((addresses, false)) => Some(addresses),
             None => None,
         };
+        let start = Instant::now();
         let fresh = self.ask_a_thread(name, timeout);
+        self.count(&fresh, start.elapsed());
         // A DNS server that is dead or slow must not cost the addresses that worked before.
         fresh.or_else(|error| old.ok_or(error))
+    }
+
+    fn count(&self, answer: &Result<Vec<SocketAddr>, Error>, waited: Duration) {
+        let end = match answer {
+            Ok(_) => LookUpEnd::Answered,
+            Err(Error::Timeout(_)) => LookUpEnd::TimedOut,
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                LookUpEnd::Refused
+            }
+            Err(_) => LookUpEnd::Failed,
+        };
+        self.ended[end as usize].add(1);
+        self.waited.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn look_ups(&self) -> LookUps {
+        LookUps {
+            ended: std::array::from_fn(|index| self.ended[index].get()),
+            waited: Duration::from_nanos(self.waited.get()),
+        }
     }
 
     fn ask_a_thread(&self, name: &Name, timeout: NextTimeout) -> Result<Vec<SocketAddr>, Error> {

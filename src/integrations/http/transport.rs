@@ -6,7 +6,8 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::seat::{Line, Seat};
+use super::seat::{Line, Lines, Seat};
+use crate::integrations::remotes::{Remote, Remotes};
 use crate::sync::{Arc, Mutex, Weak};
 
 /// Connects as ureq does, within the job's time, and keeps hold of the socket.
@@ -15,11 +16,13 @@ pub(super) struct Watched {
     inner: DefaultConnector,
     /// The most bytes of one response, its head included.
     most: u64,
+    lines: Arc<Lines>,
+    remotes: Arc<Remotes>,
 }
 
 impl Watched {
-    pub(super) fn new(most: u64) -> Self {
-        Self { inner: DefaultConnector::new(), most }
+    pub(super) fn new(most: u64, lines: Arc<Lines>, remotes: Arc<Remotes>) -> Self {
+        Self { inner: DefaultConnector::new(), most, lines, remotes }
     }
 }
 
@@ -53,11 +56,21 @@ impl Connector for Watched {
             run_connector: Arc::clone(&details.run_connector),
             register_shutdown: Arc::new(register),
         };
-        let Some(inner) = self.inner.connect(&within, chained)? else { return Ok(None) };
+        // Behind a proxy there are no addresses here: the connection to the proxy is opened by a call
+        // of its own, within this one, and counted there.
+        let lines = (!details.addrs.is_empty()).then_some(&self.lines);
+        let remote = self.remotes.note(details.addrs.iter().copied());
+        let connected = self.inner.connect(&within, chained).inspect_err(|_| {
+            if let Some(lines) = lines {
+                lines.failed_to_open();
+            }
+        });
+        let Some(inner) = connected? else { return Ok(None) };
         let Some(socket) = socket.lock().take() else {
             return Err(Error::ConnectionFailed);
         };
-        Ok(Some(WatchedTransport { inner, line: Line::new(socket), most: self.most, received: 0 }))
+        let (line, most) = (Line::open(&seat, socket, lines), self.most);
+        Ok(Some(WatchedTransport { inner, line, most, received: 0, _remote: remote }))
     }
 }
 
@@ -69,6 +82,7 @@ pub(super) struct WatchedTransport {
     most: u64,
     /// Bytes since the last request went out.
     received: u64,
+    _remote: Remote,
 }
 
 impl Transport for WatchedTransport {

@@ -22,6 +22,9 @@ use crate::integrations::r2d2::{ConnectionError, Pool, PoolStatus};
 use crate::sync::{Arc, Tally};
 use crate::time::Deadline;
 
+/// What a connection takes: its socket, and three with which its client waits for it.
+const DESCRIPTORS: u64 = 4;
+
 /// A bulkhead with connections to PostgreSQL of its own, as many as it has threads. Cheap to clone.
 ///
 /// Every wait for the server ends with the job: at its deadline, when it is cancelled, and when a
@@ -350,7 +353,8 @@ impl DatabaseBuilder {
     }
 
     /// Builds the database into `bulkhead`. It opens no connection, so it does not wait for the
-    /// server. It is closed when the runtime is.
+    /// server. It is closed when the runtime is. Each connection is planned as four file descriptors:
+    /// its socket, and three with which its client waits for it.
     ///
     /// # Errors
     ///
@@ -375,7 +379,10 @@ impl DatabaseBuilder {
             BuildError::new(BuildErrorKind::InvalidSetting, Some(name), setting, problem)
         })?;
         let manager = Manager::new(self.config, tls, self.look_up, name, self.connect_limit);
+        let remotes = Arc::clone(&manager.remotes);
         let pool = Pool::builder(manager)
+            .remotes(remotes)
+            .descriptors_each(DESCRIPTORS)
             .connect_limit(self.connect_limit)
             .on_return(Connection::tidy)
             .build(bulkhead)?;

@@ -1,6 +1,7 @@
 //! [`Manager`]: opens guarded connections, on the pool's own threads.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::postgres::config::{SslMode, SslNegotiation};
@@ -13,6 +14,7 @@ use super::names::{LookUp, Names};
 use super::tls::Tls;
 use crate::compartment::Context;
 use crate::contain::contain;
+use crate::integrations::remotes::{Remote, Remotes};
 use crate::sync::Arc;
 
 /// How long a connection may take to say goodbye, or to have its last query cancelled. It happens on
@@ -28,6 +30,7 @@ pub(crate) struct Manager {
     tls: Tls,
     names: Names,
     connect_limit: Duration,
+    pub(super) remotes: Arc<Remotes>,
 }
 
 impl Manager {
@@ -54,14 +57,24 @@ impl Manager {
         // What hands the socket over, before the first byte: see `guard`. What the user has set is
         // in `tls`.
         config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
-        Self { config, tls, names: Names::new(look_up), connect_limit }
+        Self { config, tls, names: Names::new(look_up), connect_limit, remotes: Arc::default() }
     }
+}
+
+/// The addresses of a configuration whose names have been looked up.
+fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
+    // As the client reads it: one port for all, or one for each.
+    let port =
+        |index| *config.get_ports().get(index).or(config.get_ports().first()).unwrap_or(&5432);
+    let addresses = config.get_hostaddrs().iter().enumerate();
+    addresses.map(move |(index, ip)| SocketAddr::new(*ip, port(index)))
 }
 
 /// A client with a guarded socket.
 pub(crate) struct Connection {
     client: Client,
     control: Arc<Control>,
+    remote: Remote,
     tls: Tls,
 }
 
@@ -109,6 +122,7 @@ impl Drop for Connection {
         if self.control.was_cut_off() || self.control.rest() == Rest::Unfinished {
             let cancel = Arc::new(Control::default());
             cancel.limit_to(GOODBYE);
+            let _remote = self.remote.clone();
             let guarding = Guarding::new(cancel, self.tls.clone());
             contain(|| drop(self.client.cancel_token().cancel_query(guarding)));
         }
@@ -124,6 +138,7 @@ impl ::r2d2::ManageConnection for Manager {
     fn connect(&self) -> Result<Connection, ConnectError> {
         let (config, each) =
             self.names.resolve(&self.config, self.connect_limit).map_err(ConnectError::Name)?;
+        let remote = self.remotes.note(addresses(&config));
         let control = Arc::new(Control::default());
         let mut guarding = Guarding::new(Arc::clone(&control), self.tls.clone());
         // The name's time is not the server's.
@@ -131,7 +146,7 @@ impl ::r2d2::ManageConnection for Manager {
             guarding = guarding.in_turn(until, each);
         }
         let client = config.connect(guarding).map_err(ConnectError::of)?;
-        Ok(Connection { client, control, tls: self.tls.clone() })
+        Ok(Connection { client, control, remote, tls: self.tls.clone() })
     }
 
     fn is_valid(&self, connection: &mut Connection) -> Result<(), ConnectError> {

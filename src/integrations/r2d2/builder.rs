@@ -1,6 +1,7 @@
 //! [`PoolBuilder`]: the description of one pool.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::compartment::{Compartment, Resource, here};
 use crate::contain::drop_contained;
 use crate::error::{BuildError, BuildErrorKind};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, ThreadSpec, next_id, spawn, when_thread_ends};
 
 /// The most that r2d2 waits between two attempts to connect: half of what it is told here.
@@ -37,6 +39,9 @@ pub struct PoolBuilder<M: ManageConnection> {
     max_lifetime: Duration,
     idle_limit: Duration,
     on_return: Option<OnReturn<M::Connection>>,
+    remote_address: Option<SocketAddr>,
+    descriptors_each: u64,
+    remotes: Option<Arc<Remotes>>,
 }
 
 impl<M: ManageConnection> PoolBuilder<M>
@@ -52,6 +57,9 @@ where
             max_lifetime: Duration::from_secs(30 * 60),
             idle_limit: Duration::from_secs(10 * 60),
             on_return: None,
+            remote_address: None,
+            descriptors_each: 1,
+            remotes: None,
         }
     }
 
@@ -124,18 +132,46 @@ where
         self
     }
 
+    /// Where the manager's connections go, for [`Runtime::audit`](crate::Runtime::audit): with it the
+    /// audit tells them from foreign ones, and marks the address if anybody else uses it too.
+    ///
+    /// It is believed, and opens no connection. Defaults to not known: only the manager knows where it
+    /// connects to.
+    pub fn remote_address(mut self, address: SocketAddr) -> Self {
+        self.remote_address = Some(address);
+        self
+    }
+
+    /// How many file descriptors one connection takes.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn descriptors_each(mut self, number: u64) -> Self {
+        self.descriptors_each = number;
+        self
+    }
+
+    /// Where the manager notes its connections, for reports of the process.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn remotes(mut self, remotes: Arc<Remotes>) -> Self {
+        self.remotes = Some(remotes);
+        self
+    }
+
     /// Builds the pool into `bulkhead` and starts its helper threads. It opens no connection, so
     /// it does not wait for the server.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it. Then no
-    /// thread is left behind.
+    /// [`BuildError`] with the bulkhead, the setting, its value and what is wrong with it; also if the
+    /// connections of all the runtime's pools, and 32 file descriptors for the rest of the process, are
+    /// more than `RLIMIT_NOFILE` allows. Then no thread is left behind.
     pub fn build(self, bulkhead: &Bulkhead) -> Result<Pool<M>, BuildError> {
         let compartment = bulkhead.compartment();
         let connections = self.check(bulkhead.name(), compartment.rules.threads)?;
+        let planned =
+            compartment.plan_descriptors("connections", connections, self.descriptors_each)?;
         let size = u32::try_from(connections).unwrap_or(u32::MAX);
         let Self { manager, connect_limit, test_after_idle, on_return, .. } = self;
+        let (remote_address, remotes) = (self.remote_address, self.remotes);
 
         let helpers = Arc::new(Helpers::default());
         let keeper = Arc::new(Keeper::new(connections));
@@ -146,6 +182,7 @@ where
             // They have run none of the user's code, so they go at once.
             helpers.wait_until_gone(None);
         })?;
+        helpers.wait_until_all_are_here();
         let manager = Arc::new(manager);
         let attempts = Arc::new(Attempts::default());
         let guarded = Guarded {
@@ -174,6 +211,9 @@ where
             keeper,
             attempts,
             helpers,
+            planned: Mutex::new(Some(planned)),
+            remote_address,
+            remotes,
             waiting: AtomicU64::new(0),
         });
         let pool = Pool::new(bulkhead.clone(), Arc::clone(&shared));
@@ -227,7 +267,9 @@ fn start_keeper<M: ManageConnection>(
         keeper.enter();
         let (body, runtime) = (Arc::clone(keeper), compartment.runtime);
         let spec = ThreadSpec { name: name.clone(), stack_size: None };
+        let me = helpers.check_in(&name);
         let started = spawn(spec, gone, move || {
+            me();
             here::belongs_to(runtime);
             body.run(thread);
         });
@@ -260,9 +302,10 @@ fn start_connector(
         refused(compartment, &why)
     })?;
     let say_when_gone = when_thread_ends(helpers.starting(&name));
-    let runtime = compartment.runtime;
+    let (me, runtime) = (helpers.check_in(&name), compartment.runtime);
     scheduler.execute(move || {
         say_when_gone();
+        me();
         here::belongs_to(runtime);
     });
     Ok(scheduler)
@@ -286,6 +329,9 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             max_lifetime,
             idle_limit,
             on_return,
+            remote_address,
+            descriptors_each: _,
+            remotes: _,
         } = self;
         f.debug_struct("PoolBuilder")
             .field("connections", connections)
@@ -294,6 +340,7 @@ impl<M: ManageConnection> fmt::Debug for PoolBuilder<M> {
             .field("max_lifetime", max_lifetime)
             .field("idle_limit", idle_limit)
             .field("on_return", &on_return.is_some())
+            .field("remote_address", remote_address)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use ::r2d2::{ManageConnection, PooledConnection};
 use super::error::{ConnectionError, ConnectionErrorKind};
 use super::manager::Guarded;
 use super::shared::{Open, Shared};
-use crate::compartment::Context;
+use crate::compartment::{Context, Parting};
 use crate::contain::contain;
 use crate::sync::{Arc, Ordering, spin_until};
 use crate::time::Deadline;
@@ -56,7 +56,8 @@ where
                     if pooled.used.is_none() {
                         pooled.retires = now().checked_add(lifetime(self.max_lifetime));
                     }
-                    pooled.dirty = true;
+                    // Unless the job comes to its end.
+                    pooled.parting = Some(Parting::Panicked);
                     return Ok(Lease { open, pooled });
                 }
                 asked = None;
@@ -119,10 +120,11 @@ where
     ) {
         if context.is_unwanted() {
             // Somebody may have broken it to free the job, or it is in the middle of an answer.
+            lease.pooled.parting = Some(Parting::Unwanted);
             return;
         }
         if lease.pooled.retires.is_some_and(|at| at <= now()) {
-            lease.pooled.retired = true;
+            lease.pooled.parting = Some(Parting::Retired);
             // For the jobs that wait, its place is free.
             drop(lease);
             return;
@@ -133,7 +135,7 @@ where
             clean = false;
             contain(|| clean = hook(connection));
         }
-        lease.pooled.dirty = !clean;
+        lease.pooled.parting = (!clean).then_some(Parting::Unclean);
         lease.pooled.used = Some(now());
         drop(lease);
         // ORDERING: Relaxed is enough. Whoever found the pool empty before this connection came back

@@ -12,6 +12,7 @@ use ::r2d2::ManageConnection;
 use super::error::{Cause, NoAttempt};
 use super::keeper::Keeper;
 use super::news::News;
+use crate::compartment::Parting;
 use crate::contain::{contain, drop_contained};
 use crate::sync::{Arc, Flag, Mutex, Tally};
 
@@ -30,11 +31,11 @@ pub(super) struct Tracked<M: ManageConnection> {
     pub(super) used: Option<Instant>,
     /// When it is too old, if ever. Known from its first job on.
     pub(super) retires: Option<Instant>,
-    /// It is too old.
-    pub(super) retired: bool,
-    /// A job has it, or left it in a state that nobody knows.
-    pub(super) dirty: bool,
+    /// Why it is to be given up: a job has it, or left it in a state that nobody knows. `None` if the
+    /// next job may have it.
+    pub(super) parting: Option<Parting>,
     keeper: Arc<Keeper<M>>,
+    attempts: Arc<Attempts>,
 }
 
 /// What became of the attempts to connect.
@@ -45,7 +46,8 @@ pub(super) struct Attempts {
     latest: Mutex<Latest>,
     pub(super) opened: Tally,
     pub(super) failed: Tally,
-    pub(super) discarded: Tally,
+    /// By [`Parting`].
+    parted: [Tally; Parting::COUNT],
     /// For those that wait for a connection.
     pub(super) news: Arc<News>,
 }
@@ -76,6 +78,14 @@ impl Attempts {
         let latest = self.latest.lock();
         let (when, why) = latest.failure.as_ref()?;
         (*when >= start || !latest.under_way).then(|| Arc::clone(why))
+    }
+
+    fn count(&self, parting: Parting) {
+        self.parted[parting as usize].add(1);
+    }
+
+    pub(super) fn parted(&self) -> [u64; Parting::COUNT] {
+        std::array::from_fn(|index| self.parted[index].get())
     }
 
     fn begin(&self) {
@@ -139,14 +149,13 @@ where
             Ok(connection) => {
                 self.attempts.end(None);
                 self.attempts.news.spread();
-                let keeper = Arc::clone(&self.keeper);
                 Ok(Tracked {
                     connection: Some(connection),
                     used: None,
                     retires: None,
-                    retired: false,
-                    dirty: false,
-                    keeper,
+                    parting: None,
+                    keeper: Arc::clone(&self.keeper),
+                    attempts: Arc::clone(&self.attempts),
                 })
             }
             Err(why) => {
@@ -162,26 +171,23 @@ where
     }
 
     fn has_broken(&self, tracked: &mut Tracked<M>) -> bool {
-        if tracked.retired {
-            return true;
+        if tracked.parting.is_none() {
+            tracked.parting = match &mut tracked.connection {
+                Some(connection) => {
+                    let mut broken = true;
+                    contain(|| broken = self.manager.has_broken(connection));
+                    broken.then_some(Parting::Broken)
+                }
+                None => Some(Parting::FailedTest),
+            };
         }
-        let broken = match &mut tracked.connection {
-            Some(connection) if !tracked.dirty => {
-                let mut broken = true;
-                contain(|| broken = self.manager.has_broken(connection));
-                broken
-            }
-            _ => true,
-        };
-        if broken {
-            self.attempts.discarded.add(1);
-        }
-        broken
+        tracked.parting.is_some()
     }
 }
 
 impl<M: ManageConnection> Drop for Tracked<M> {
     fn drop(&mut self) {
+        self.attempts.count(self.parting.unwrap_or(Parting::Retired));
         if let Some(connection) = self.connection.take() {
             self.keeper.close(connection);
         }

@@ -11,7 +11,8 @@ use super::shared::{PoolStatus, Shared};
 use crate::bulkhead::{Bulkhead, JobHandle};
 use crate::compartment::{Context, Resource};
 use crate::error::{CallError, Flatten, Rejected, Rejection};
-use crate::sync::{Arc, Mutex};
+use crate::integrations::around::submit_around;
+use crate::sync::Arc;
 use crate::time::Deadline;
 
 /// A bulkhead with connections of its own. Cheap to clone, safe to keep.
@@ -175,15 +176,10 @@ where
         F: Send + 'static,
         T: Send + 'static,
     {
-        // Ours goes around the caller's closure, which has to come back out of it when refused.
-        let job = Arc::new(Mutex::new(Some(job)));
-        let (inside, pool) = (Arc::clone(&job), self.clone());
-        let around = move |context: &Context<'_>| {
-            let job = take(&inside);
-            drop(inside);
+        let pool = self.clone();
+        submit_around(&self.bulkhead, deadline, job, move |job, context| {
             pool.run(|connection, context| run(job, connection, context), context)
-        };
-        self.bulkhead.submit_until(deadline, around).map_err(|refused| refused.with_job(take(&job)))
+        })
     }
 
     fn with_connection<F, T>(
@@ -221,12 +217,6 @@ where
         let depth = compartment.depth_for(why);
         Err(Rejected::new(why, Arc::clone(&compartment.vitals), depth, ()))
     }
-}
-
-/// The closure of a job that runs, or of one that was refused.
-fn take<F>(job: &Mutex<Option<F>>) -> F {
-    // PANIC: a job is either run or refused, so this is asked once.
-    job.lock().take().expect("a job's closure is taken once")
 }
 
 impl<M: ManageConnection> Clone for Pool<M>

@@ -1,13 +1,15 @@
 //! [`Shared`]: what all handles of a pool, its jobs and its bulkhead share.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::r2d2::ManageConnection;
 
 use super::keeper::Keeper;
 use super::manager::{Attempts, Guarded};
-use crate::compartment::Resource;
+use crate::compartment::{Connections, Holdings, Parting, PlannedDescriptors, Resource, Thread};
 use crate::integrations::helpers::Helpers;
+use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::vitals::Vitals;
 
@@ -28,6 +30,12 @@ where
     pub(super) keeper: Arc<Keeper<M>>,
     pub(super) attempts: Arc<Attempts>,
     pub(super) helpers: Arc<Helpers>,
+    /// `None` from the close on.
+    pub(super) planned: Mutex<Option<PlannedDescriptors>>,
+    /// Where its connections go, if the user has said so.
+    pub(super) remote_address: Option<SocketAddr>,
+    /// The same, if the manager is ours and says so.
+    pub(super) remotes: Option<Arc<Remotes>>,
     /// Workers that want a connection and have none yet.
     pub(super) waiting: AtomicU64,
 }
@@ -85,7 +93,9 @@ where
     }
 
     pub(super) fn status(&self) -> PoolStatus {
-        let state = self.open().map(|open| open.pool.state());
+        // Under the lock, so that no last reference to what is the user's can end up here. r2d2 takes
+        // its own lock for it, under which it calls nobody.
+        let state = self.open.lock().as_ref().map(|open| open.pool.state());
         let (connections, idle) =
             state.map_or((0, 0), |state| (state.connections, state.idle_connections));
         // ORDERING: Relaxed is enough: here nothing is decided by it.
@@ -97,8 +107,14 @@ where
             unclosed: self.keeper.backlog(),
             opened: self.attempts.opened.get(),
             failed: self.attempts.failed.get(),
-            discarded: self.attempts.discarded.get(),
+            discarded: self.discarded(),
         }
+    }
+
+    fn discarded(&self) -> u64 {
+        let parted = self.attempts.parted();
+        let retired = parted[Parting::Retired as usize];
+        parted.iter().sum::<u64>() - retired
     }
 }
 
@@ -108,6 +124,7 @@ where
 {
     fn close(&self) {
         self.attempts.closed.raise();
+        self.planned.lock().take();
         let Some(open) = self.open.lock().take() else { return };
         let Open { pool, manager, on_return } = open;
         // With its last reference r2d2's pool hands its idle connections to the keeper, and lets
@@ -119,6 +136,36 @@ where
 
     fn wait_until_gone(&self, until: Option<Instant>) -> Vec<String> {
         self.helpers.wait_until_gone(until)
+    }
+
+    fn threads(&self) -> Vec<Thread> {
+        self.helpers.threads()
+    }
+
+    fn holdings(&self) -> Holdings {
+        let status = self.status();
+        Holdings {
+            in_use: status.connections.saturating_sub(status.idle),
+            idle: status.idle,
+            waiting: status.waiting,
+            unclosed: status.unclosed,
+            opened: status.opened,
+            failed: status.failed,
+            parted: self.attempts.parted(),
+            look_ups: None,
+        }
+    }
+
+    fn connections(&self) -> Connections {
+        if let Some(remotes) = &self.remotes {
+            return Connections { known: remotes.list(), unknown: 0 };
+        }
+        let status = self.status();
+        let count = status.connections + status.unclosed;
+        match self.remote_address {
+            Some(address) => Connections { known: vec![Arc::from([address]); count], unknown: 0 },
+            None => Connections { known: Vec::new(), unknown: count },
+        }
     }
 
     fn is_over(&self) -> bool {

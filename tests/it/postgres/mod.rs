@@ -21,7 +21,7 @@ use crate::support::{Gate, WATCHDOG, eventually, within};
 
 /// A server of this process alone, that a test may do anything to. `None`, with a loud word, where there
 /// are no programs for one; in CI that fails.
-fn throwaway() -> Option<Config> {
+pub(crate) fn throwaway() -> Option<Config> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     SERVER.get_or_init(|| start(&[], &[])).as_ref().map(Server::config)
 }
