@@ -342,7 +342,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     models(
         "a waiter gets a place and is not told",
-        &[edit(DELIVERY, "            job.grant();", "            let _ = job;")],
+        &[edit(
+            DELIVERY,
+            "                News::Granted(job) => job.grant(),",
+            "                News::Granted(_) => {}",
+        )],
         &[
             "door::a_cancelled_job_s_place_goes_to_the_waiter",
             "timekeeper::an_expired_job_s_place_goes_to_the_waiter",
