@@ -47,6 +47,7 @@ const fn edit(file: &'static str, old: &'static str, new: &'static str) -> Edit 
 }
 
 const COMPARTMENT: &str = "src/compartment/mod.rs";
+const CLOSING: &str = "src/compartment/closing.rs";
 const DELIVERY: &str = "src/compartment/delivery.rs";
 const WORKER: &str = "src/compartment/worker.rs";
 const TIMEKEEPER: &str = "src/compartment/timekeeper.rs";
@@ -589,7 +590,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     models(
         "a job ended by shutting down is dropped under the lock",
         &[edit(
-            COMPARTMENT,
+            CLOSING,
             "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n",
             "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
