@@ -27,8 +27,16 @@ const WAITING: [(Kind, &str); 5] = [
 ];
 
 /// The trouble that computes, by what is done about it; the last is the best that can be done.
-const BURNING: [(Lever, &str); 2] =
-    [(Lever::None, "bulkheads, burning"), (Lever::Cores, "bulkheads, burning, pinned apart")];
+const BURNING: &[(Lever, &str)] = &[
+    (Lever::None, "bulkheads, burning"),
+    (Lever::Nice, "bulkheads, burning, nice"),
+    #[cfg(feature = "background")]
+    (Lever::Background, "bulkheads, burning, idle class"),
+    (Lever::Cores, "bulkheads, burning, pinned apart"),
+    (Lever::CoresAndNice, "bulkheads, burning, pinned and nice"),
+    #[cfg(feature = "background")]
+    (Lever::CoresAndBackground, "bulkheads, burning, pinned and idle class"),
+];
 
 const IN_SHARED_POOL: [(Kind, &str, Option<f64>); 6] = [
     (Kind::Slow, "shared pool, 3 s late", Some(20.0)),
@@ -75,7 +83,7 @@ fn rows() -> Vec<Row> {
         rows.push(ratio(of, "p95_us", at_most(1.05), IDLE));
         rows.push(ratio(of, "p99_us", at_most(1.2), IDLE));
     }
-    for (lever, of) in BURNING {
+    for &(lever, of) in BURNING {
         let best = BURNING.last().is_some_and(|(best, _)| *best == lever);
         rows.push(ratio(of, "p50_us", None, IDLE));
         rows.push(ratio(of, "p99_us", if best { at_most(1.3) } else { None }, IDLE));
@@ -111,10 +119,11 @@ fn measure(options: &Options, work: &Work) -> Result<Measured, Failure> {
     for (kind, name) in WAITING {
         add(name, kind, apart(Lever::None)?)?;
     }
-    for (lever, name) in BURNING {
-        // On one core there is nothing to pin apart; the row then has no figure.
-        if let Ok(site) = apart(lever) {
-            add(name, Kind::Burning, site)?;
+    for &(lever, name) in BURNING {
+        match apart(lever) {
+            Ok(site) => add(name, Kind::Burning, site)?,
+            // One core, or a system that refuses: the row then has no figure.
+            Err(error) => eprintln!("left out: {name}: {error}"),
         }
     }
     add(SHARED_IDLE, Kind::Idle, Arc::new(Shared::build()?))?;

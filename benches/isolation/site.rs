@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, TrySendError, bounded};
-use watertight::{Bulkhead, Runtime};
+use watertight::{Bulkhead, BulkheadBuilder, Pinning, Runtime, Scheduling};
 
 use crate::common::Failure;
 
@@ -23,8 +23,38 @@ pub(crate) enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lever {
     None,
+    /// The neighbour's threads are as nice as can be.
+    Nice,
+    /// The neighbour's threads run when nobody else wants to.
+    #[cfg(feature = "background")]
+    Background,
     /// The neighbour has the last core, the healthy one the others.
     Cores,
+    /// The neighbour has the last core, and is nice there to whoever else is on it.
+    CoresAndNice,
+    #[cfg(feature = "background")]
+    CoresAndBackground,
+}
+
+impl Lever {
+    fn divides_cores(self) -> bool {
+        match self {
+            Self::Cores | Self::CoresAndNice => true,
+            #[cfg(feature = "background")]
+            Self::CoresAndBackground => true,
+            _ => false,
+        }
+    }
+
+    /// Sets how the neighbour's threads are scheduled.
+    fn schedule(self, neighbour: BulkheadBuilder) -> BulkheadBuilder {
+        match self {
+            Self::Nice | Self::CoresAndNice => neighbour.niceness(19),
+            #[cfg(feature = "background")]
+            Self::Background | Self::CoresAndBackground => neighbour.background(),
+            _ => neighbour,
+        }
+    }
 }
 
 /// Takes jobs for both sides.
@@ -43,14 +73,25 @@ pub(crate) struct Apart {
 impl Apart {
     pub(crate) fn build(lever: Lever) -> Result<Self, Failure> {
         let describe = |name: &str| Bulkhead::builder(name).threads(THREADS).queue(QUEUE);
-        let (mut healthy, mut neighbour) = (describe("healthy"), describe("neighbour"));
-        if lever == Lever::Cores {
+        let (mut healthy, mut neighbour) =
+            (describe("healthy"), lever.schedule(describe("neighbour")));
+        if lever.divides_cores() {
             let cores = thread::available_parallelism()?.get();
             let last = cores.checked_sub(1).filter(|last| *last > 0).ok_or("there is one core")?;
             healthy = healthy.cores(0..last);
             neighbour = neighbour.cores([last]);
         }
         let runtime = Runtime::builder().bulkhead(healthy).bulkhead(neighbour).build()?;
+        for bulkhead in &runtime.plan().bulkheads {
+            let pinned = |how: &Pinning| matches!(how, Pinning::NotAsked | Pinning::Applied(_));
+            let scheduled =
+                |how: &Scheduling| matches!(how, Scheduling::NotAsked | Scheduling::Applied);
+            let all =
+                bulkhead.pinning.iter().all(pinned) && bulkhead.scheduling.iter().all(scheduled);
+            if !all {
+                return Err(format!("{lever:?} has no effect here: {bulkhead:?}").into());
+            }
+        }
         Ok(Self {
             healthy: runtime.bulkhead("healthy")?,
             neighbour: runtime.bulkhead("neighbour")?,
