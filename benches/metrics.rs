@@ -7,7 +7,6 @@
 //!
 //! `cargo bench --bench metrics --features prometheus -- [--quick] [--json]`
 
-#[allow(unused_imports, reason = "of its unit tests, which run in a target of their own")]
 mod common;
 
 use std::hint::black_box;
@@ -106,7 +105,7 @@ fn spin(wanted: Duration) {
 
 fn row(figure: &'static str, of: &str, against: Against, target: Option<Target>) -> Row {
     let twins = (WITH.to_owned(), AGAIN.to_owned());
-    Row { figure, of: of.to_owned(), against, target, margin: 0.25, twins }
+    Row { figure, of: of.to_owned(), against, target, margin: 0.25, twins, doubt: None }
 }
 
 /// The difference itself: batches of the two in turn, so that both see the same machine, and of each the

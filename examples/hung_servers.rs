@@ -108,7 +108,11 @@ fn main() -> Result<(), Failure> {
 }
 
 fn say(late: Option<Duration>) -> String {
-    late.map_or_else(|| format!("never (watched {WATCH:?})"), |late| format!("+{late:.1?}"))
+    match late {
+        None => format!("never (watched {WATCH:?})"),
+        Some(Duration::ZERO) => "before it".to_owned(),
+        Some(late) => format!("+{late:.1?}"),
+    }
 }
 
 /// The machine's share in what follows.

@@ -56,6 +56,14 @@ impl Bulkheads {
         })
     }
 
+    /// The bulkheads' numbers, served at a loopback port. Ready is whoever can sell.
+    #[cfg(feature = "prometheus-serve")]
+    pub(crate) fn serve_metrics(&self, port: u16) -> Result<watertight::metrics::Server, Failure> {
+        use watertight::metrics::{Metrics, Server};
+        let metrics = Metrics::of(&self.runtime);
+        Ok(Server::builder(&metrics).require("pricing").serve(("127.0.0.1", port))?)
+    }
+
     fn bulkhead(&self, part: Part) -> &Bulkhead {
         match part {
             Part::Pricing => &self.pricing,

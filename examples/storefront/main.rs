@@ -39,12 +39,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::bulkheads::Bulkheads;
 use crate::database::Kind;
 use crate::dependencies::Dependencies;
 use crate::figures::Measured;
 use crate::front::Front;
 use crate::options::{Options, USAGE, options};
-use crate::page::Failure;
+use crate::page::{Failure, Storefront};
 use crate::report::Report;
 use crate::run::{Build, Schedule};
 
@@ -97,9 +98,16 @@ fn compare(options: &Options) -> Result<ExitCode, Failure> {
 
 fn serve(database: Kind, port: u16) -> Result<ExitCode, Failure> {
     let dependencies = Arc::new(Dependencies::start(database)?);
-    let storefront = run::start(Build::Watertight, &dependencies)?;
+    let bulkheads = Arc::new(Bulkheads::start(&dependencies)?);
+    let storefront = Arc::clone(&bulkheads) as Arc<dyn Storefront>;
     let front = Front::open(port, &storefront, &dependencies)?;
     let at = front.address();
+    #[cfg(feature = "prometheus-serve")]
+    let metrics = bulkheads.serve_metrics(if port == 0 { 0 } else { port.saturating_add(1) })?;
+    #[cfg(feature = "prometheus-serve")]
+    let (numbers, what) = (format!("curl http://{}/metrics", metrics.local_addr()), "the numbers");
+    #[cfg(not(feature = "prometheus-serve"))]
+    let (numbers, what) = ("--features prometheus-serve".to_owned(), "adds metrics");
     println!(
         "The storefront is open. Try:
 
@@ -112,6 +120,7 @@ fn serve(database: Kind, port: u16) -> Result<ExitCode, Failure> {
   curl http://{at}/health                                    fine throughout
   curl -X POST 'http://{at}/slow/reviews?ms=30'              and back
   curl -X POST 'http://{at}/slow/pricing?ms=15'
+  {numbers:<69}{what}
 
 Ctrl-C ends it."
     );

@@ -19,7 +19,8 @@ Usage: storefront [--database NAME] [--mode NAME] [--quick] [--json] [--picture 
   --json           print one JSON object instead of the table
   --picture PATH   where the picture goes (default: beside the program; none with --quick)
   --serve          keep the service with bulkheads up
-  --port PORT      where it listens (default: 8080)";
+  --port PORT      where it listens (default: 8080); its metrics are at the next port, if it is built
+                   with `--features prometheus-serve`";
 
 #[derive(Debug)]
 pub(crate) struct Options {

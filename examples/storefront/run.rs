@@ -139,10 +139,7 @@ pub(crate) struct Ledger {
     pub(crate) sockets: [u64; 2],
 }
 
-pub(crate) fn start(
-    build: Build,
-    dependencies: &Dependencies,
-) -> Result<Arc<dyn Storefront>, Failure> {
+fn start(build: Build, dependencies: &Dependencies) -> Result<Arc<dyn Storefront>, Failure> {
     Ok(match build {
         Build::Shared => Arc::new(SharedPool::start(dependencies)?),
         Build::Watertight => Arc::new(Bulkheads::start(dependencies)?),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::state::{Outbox, Saturation, State};
+use super::state::{News, Outbox, Saturation, State};
 use super::{Compartment, Job, Locked};
 use crate::contain::contain;
 use crate::error::{NotStarted, Rejection, TimeLimit, TimedOut};
@@ -47,10 +47,10 @@ impl Compartment {
     }
 
     pub(super) fn leave_to_timekeeper(&self, locked: &mut MutexGuard<'_, Locked>, mail: &Mail) {
-        for (job, why, waited) in &mail.ended {
-            locked.discards.push((Arc::clone(job), self.not_started(*why, *waited)));
+        for (job, why, waited) in mail.ended() {
+            locked.discards.push((Arc::clone(job), self.not_started(why, waited)));
+            locked.tick = true;
         }
-        locked.tick |= !mail.ended.is_empty();
     }
 
     pub(super) fn not_started(&self, why: Rejection, waited: Duration) -> NotStarted {
@@ -61,16 +61,14 @@ impl Compartment {
     /// then speaks to the observer.
     pub(super) fn deliver(&self, mail: &Mail) {
         self.wake(mail);
-        for (job, _, _) in &mail.ended {
-            self.discard(job);
-        }
+        self.discard_ended(mail);
         self.report(mail);
     }
 
     /// The same, with the closures left to the timekeeper.
     pub(super) fn deliver_keeping(&self, mail: &Mail) {
         self.wake(mail);
-        if !mail.ended.is_empty() {
+        if mail.ended().next().is_some() {
             self.time.notify_one();
         }
         self.report(mail);
@@ -86,31 +84,35 @@ impl Compartment {
             // WAKE: there is one timekeeper, and `tick` is set: it looks before it sleeps.
             self.time.notify_one();
         }
-        for job in &mail.granted {
-            job.grant();
+        let mut overdue: SmallVec<[&Arc<dyn Job>; 1]> = SmallVec::new();
+        for news in &mail.news {
+            match news {
+                News::Granted(job) => job.grant(),
+                News::Refused(job, why) => {
+                    self.counts.bump(why.index());
+                    job.refuse(*why);
+                }
+                News::Ended(job, why, waited) => {
+                    job.end_unstarted(self.not_started(*why, *waited));
+                }
+                News::Overdue(job) => overdue.push(job),
+            }
         }
-        for (job, why) in &mail.refused {
-            self.counts.bump(why.index());
-            job.refuse(*why);
-        }
-        for (job, why, waited) in &mail.ended {
-            job.end_unstarted(self.not_started(*why, *waited));
-        }
-        if !mail.overdue.is_empty() {
-            self.tell_overdue(&mail.overdue);
+        if !overdue.is_empty() {
+            self.tell_overdue(&overdue);
         }
     }
 
     /// Tells the callers of running jobs that their time has passed: decided, then counted, then
     /// told. So whoever has the error finds it in the count, and nothing is counted that nobody gets.
-    fn tell_overdue(&self, overdue: &[Arc<dyn Job>]) {
+    fn tell_overdue(&self, overdue: &[&Arc<dyn Job>]) {
         let why = || TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals));
         let told: SmallVec<[_; 1]> = overdue.iter().filter(|job| job.time_out(why())).collect();
         {
             let mut locked = self.locked.lock();
             locked.state.count_call_limits(told.len() as u64);
             // Their hooks are user code, and this may be anybody's thread.
-            locked.aborts.extend(overdue.iter().cloned());
+            locked.aborts.extend(overdue.iter().copied().cloned());
             locked.tick = true;
         }
         // WAKE: there is one timekeeper, and `tick` is set under the lock.
@@ -126,17 +128,17 @@ impl Compartment {
             return;
         };
         let bulkhead = self.name();
-        for _ in &mail.granted {
-            self.contain_hook(|| observer.on_accepted(&AcceptedEvent { bulkhead }));
-        }
-        for (_, reason) in &mail.refused {
-            let event = RejectedEvent { bulkhead, reason: *reason };
-            self.contain_hook(|| observer.on_rejected(&event));
-        }
-        for (_, reason, waited) in &mail.ended {
-            let (reason, waited) = (*reason, *waited);
-            let event = NotStartedEvent { bulkhead, waited, reason };
-            self.contain_hook(|| observer.on_not_started(&event));
+        for news in &mail.news {
+            self.contain_hook(|| match *news {
+                News::Granted(_) => observer.on_accepted(&AcceptedEvent { bulkhead }),
+                News::Refused(_, reason) => {
+                    observer.on_rejected(&RejectedEvent { bulkhead, reason });
+                }
+                News::Ended(_, reason, waited) => {
+                    observer.on_not_started(&NotStartedEvent { bulkhead, waited, reason });
+                }
+                News::Overdue(_) => {}
+            });
         }
         match mail.saturation {
             Some(Saturation::Begun) => {
@@ -146,6 +148,12 @@ impl Compartment {
                 self.contain_hook(|| observer.on_relieved(&RelievedEvent { bulkhead, after }));
             }
             None => {}
+        }
+    }
+
+    pub(super) fn discard_ended(&self, mail: &Mail) {
+        for (job, _, _) in mail.ended() {
+            self.discard(job);
         }
     }
 

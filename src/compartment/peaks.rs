@@ -22,7 +22,7 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    pub(super) fn highest(self, other: Self) -> Self {
+    fn highest(self, other: Self) -> Self {
         Self {
             running: self.running.max(other.running),
             queued: self.queued.max(other.queued),
@@ -38,6 +38,8 @@ pub(super) struct RecentPeaks {
     until: Option<Instant>,
     present: Peaks,
     before: Peaks,
+    /// The highest values of the windows that are over.
+    ever: Peaks,
     /// The values as they are since the last note.
     level: Peaks,
 }
@@ -48,6 +50,7 @@ impl RecentPeaks {
         if self.until.is_none_or(|until| now >= until) {
             // After a whole window without a note, the level is what it has held all along.
             let is_next = self.until.is_some_and(|until| now < until + WINDOW);
+            self.ever = self.ever.highest(self.present);
             self.before = if is_next { self.present } else { self.level };
             // What was so until now was so in this window, too, if it began before.
             self.present = self.level;
@@ -58,6 +61,11 @@ impl RecentPeaks {
     }
 
     /// The highest values of this window and the one before, seen from `now`.
+    /// The highest values of all.
+    pub(super) fn ever(&self) -> Peaks {
+        self.ever.highest(self.present)
+    }
+
     pub(super) fn seen_at(mut self, now: Instant) -> Peaks {
         self.note(self.level, now);
         self.present.highest(self.before)
@@ -86,6 +94,7 @@ mod tests {
         recent.note(running(3), at(70));
         assert_eq!(recent.seen_at(at(129)).running, 9);
         assert_eq!(recent.seen_at(at(131)).running, 3);
+        assert_eq!(recent.ever().running, 9);
     }
 
     #[test]

@@ -131,9 +131,7 @@ impl Compartment {
         if settled {
             job.publish();
         }
-        for (ended, _, _) in &mail.ended {
-            self.discard(ended);
-        }
+        self.discard_ended(&mail);
         self.report(&mail);
         self.observe(|observer| {
             let bulkhead = self.name();

@@ -148,7 +148,7 @@ impl<F> Rejected<F> {
     }
 
     /// The same story with another closure: the one that the caller brought, for the one around it.
-    #[cfg(all(feature = "r2d2", not(watertight_loom)))]
+    #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     pub(crate) fn with_job<G>(self, job: G) -> Rejected<G> {
         Rejected { reason: self.reason, about: self.about, depth: self.depth, job }
     }

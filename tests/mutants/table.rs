@@ -47,6 +47,7 @@ const fn edit(file: &'static str, old: &'static str, new: &'static str) -> Edit 
 }
 
 const COMPARTMENT: &str = "src/compartment/mod.rs";
+const CLOSING: &str = "src/compartment/closing.rs";
 const DELIVERY: &str = "src/compartment/delivery.rs";
 const WORKER: &str = "src/compartment/worker.rs";
 const TIMEKEEPER: &str = "src/compartment/timekeeper.rs";
@@ -331,8 +332,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a waiter is woken to compete for its place",
         &[edit(
             STATE,
-            "            out.granted.push(waiter.job.clone());\n            self.accept(waiter, now, out);",
-            "            out.granted.push(waiter.job.clone());\n            let _ = (waiter, now);",
+            "            out.news.push(News::Granted(waiter.job.clone()));\n            self.accept(waiter, now, out);",
+            "            out.news.push(News::Granted(waiter.job.clone()));\n            let _ = (waiter, now);",
         )],
         &[
             "door::a_newcomer_never_overtakes_a_waiter",
@@ -342,7 +343,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     models(
         "a waiter gets a place and is not told",
-        &[edit(DELIVERY, "            job.grant();", "            let _ = job;")],
+        &[edit(
+            DELIVERY,
+            "                News::Granted(job) => job.grant(),",
+            "                News::Granted(_) => {}",
+        )],
         &[
             "door::a_cancelled_job_s_place_goes_to_the_waiter",
             "timekeeper::an_expired_job_s_place_goes_to_the_waiter",
@@ -390,7 +395,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a waiter is taken out of line and not told",
         &[edit(
             DEPARTURE,
-            "                out.refused.push((waiter.job, why));",
+            "                out.news.push(News::Refused(waiter.job, why));",
             "                let _ = why;",
         )],
         &["door::a_waiter_that_times_out_passes_its_turn_on"],
@@ -470,8 +475,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the slot of an overdue job is free",
         &[edit(
             DEPARTURE,
-            "        out.overdue.push(",
-            "        self.taken -= 1;\n        out.overdue.push(",
+            "        out.news.push(News::Overdue(",
+            "        self.taken -= 1;\n        out.news.push(News::Overdue(",
         )],
         &[
             "timekeeper::an_overdue_job_keeps_its_slot",
@@ -547,7 +552,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             DELIVERY,
             "            let result = act(&mut locked.state, &mut mail);\n",
-            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _) in &mail.refused {\n                job.discard();\n            }\n",
+            "            let result = act(&mut locked.state, &mut mail);\n            for news in &mail.news {\n                if let super::state::News::Refused(job, _) = news {\n                    job.discard();\n                }\n            }\n",
         )],
         &[
             "closing::closing_sends_waiting_callers_away",
@@ -560,7 +565,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             DELIVERY,
             "            let result = act(&mut locked.state, &mut mail);\n",
-            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            let result = act(&mut locked.state, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_is_cancelled"],
     ),
@@ -569,7 +574,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             COMPARTMENT,
             "            let admission = locked.state.admit(offer, now, &mut mail);\n",
-            "            let admission = locked.state.admit(offer, now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            let admission = locked.state.admit(offer, now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_is_displaced"],
     ),
@@ -578,16 +583,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             TIMEKEEPER,
             "            locked.state.sweep(now, &mut mail);\n",
-            "            locked.state.sweep(now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            locked.state.sweep(now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_it_expires"],
     ),
     models(
         "a job ended by shutting down is dropped under the lock",
         &[edit(
-            COMPARTMENT,
+            CLOSING,
             "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n",
-            "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n            for (job, _, _) in &mail.ended {\n                job.discard();\n            }\n",
+            "            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);\n            for (job, _, _) in mail.ended() {\n                job.discard();\n            }\n",
         )],
         &["drops::when_the_runtime_shuts_down"],
     ),

@@ -49,8 +49,10 @@ impl<J: Clone> State<J> {
     ) -> Admission<J> {
         self.expire(now, out);
         let admission = self.decide(offer, now, out);
-        // A queue limit of zero means not to wait: what just queued is due already.
-        self.expire(now, out);
+        if self.rules.queue_limit == Some(Duration::ZERO) {
+            // Not to wait: what just queued is due already.
+            self.expire(now, out);
+        }
         self.note_levels(now, out);
         admission
     }

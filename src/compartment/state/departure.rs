@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::outbox::Outbox;
+use super::outbox::{News, Outbox};
 use super::{Phase, State};
 use crate::error::Rejection;
 use crate::time::Deadline;
@@ -85,7 +85,7 @@ impl<J: Clone> State<J> {
             if let Some(mut waiter) = self.lane.waiters.remove(seq) {
                 let why = late_reason(waiter.patience, waiter.alarm, Rejection::WaitLimit);
                 self.set_alarm(&mut waiter, None, out);
-                out.refused.push((waiter.job, why));
+                out.news.push(News::Refused(waiter.job, why));
             } else if let Some(entry) = self.lane.queue.get(seq) {
                 let why = late_reason(entry.deadline, entry.alarm, Rejection::QueueLimit);
                 self.remove_unstarted(seq, why, now, out);
@@ -109,7 +109,7 @@ impl<J: Clone> State<J> {
         if let Some(at) = running.entry.alarm.take() {
             self.alarms.clear(at, seq, running.entry.covered);
         }
-        out.overdue.push(running.entry.job.clone());
+        out.news.push(News::Overdue(running.entry.job.clone()));
     }
 
     /// The limit that job `seq` has while it waits or is queued, for the caller that watches it.
@@ -128,7 +128,7 @@ impl<J: Clone> State<J> {
         self.phase = Phase::Draining;
         while let Some(mut waiter) = self.lane.waiters.pop_front() {
             self.set_alarm(&mut waiter, None, out);
-            out.refused.push((waiter.job, Rejection::ShuttingDown));
+            out.news.push(News::Refused(waiter.job, Rejection::ShuttingDown));
         }
         // Every sleeper looks once more, and leaves or stays.
         out.wake_workers += self.sleeping;

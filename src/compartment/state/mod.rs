@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::admission::{Admission, Offer};
 pub(crate) use self::departure::Withdrawn;
 pub(crate) use self::numbers::Numbers;
-pub(crate) use self::outbox::{Outbox, Saturation};
+pub(crate) use self::outbox::{News, Outbox, Saturation};
 pub(crate) use self::service::Taken;
 
 use super::alarms::Alarms;
@@ -201,7 +201,7 @@ impl<J: Clone> State<J> {
             let Some(waiter) = self.lane.waiters.pop_front() else {
                 return;
             };
-            out.granted.push(waiter.job.clone());
+            out.news.push(News::Granted(waiter.job.clone()));
             self.accept(waiter, now, out);
         }
     }
@@ -210,7 +210,7 @@ impl<J: Clone> State<J> {
         self.set_alarm(&mut entry, None, out);
         self.totals.count(Outcome::NotStarted(why));
         let waited = now.saturating_duration_since(entry.since);
-        out.ended.push((entry.job, why, waited));
+        out.news.push(News::Ended(entry.job, why, waited));
     }
 
     /// The timekeeper stays until the last job of a closing compartment has ended.
@@ -263,9 +263,7 @@ impl<J: Clone> State<J> {
     /// Ends every operation: takes note of what has changed, for those who look later.
     fn note_levels(&mut self, now: Instant, out: &mut Outbox<J>) {
         let now = self.not_before_latest(now);
-        let levels = self.levels();
-        self.totals.peaks = self.totals.peaks.highest(levels);
-        self.recent.note(levels, now);
+        self.recent.note(self.levels(), now);
         match (self.full_since, self.is_full()) {
             (None, true) => {
                 self.full_since = Some(now);

@@ -56,6 +56,7 @@ impl<J: Clone> State<J> {
         let oldest_ready = self.ready.front().map(|entry| entry.since);
         let oldest_queued = self.lane.queue.front().map(|entry| entry.since);
         let mut totals = self.totals.clone();
+        totals.peaks = self.recent.ever();
         totals.busy = totals.busy.saturating_add(running_now);
         let saturated_for = self.full_since.map(age);
         totals.full = totals.full.saturating_add(saturated_for.unwrap_or_default());

@@ -231,7 +231,7 @@ impl Database {
         self.retries.get()
     }
 
-    /// Asks the server whether it has connections enough for this database, as [`check`](super::check)
+    /// Asks the server whether it has connections enough for this database, as [`check`](super::check())
     /// does for several.
     ///
     /// # Errors
