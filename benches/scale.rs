@@ -304,10 +304,15 @@ fn draw(file: &str, results: &[Results]) -> Result<(), Failure> {
         let mut chart = ChartBuilder::on(&area)
             .caption(title, ("sans-serif", 16))
             .margin(8)
+            .margin_right(32)
             .x_label_area_size(28)
             .y_label_area_size(48)
             .build_cartesian_2d((1.0..1_000_000.0).log_scale(), range.log_scale())?;
-        chart.configure_mesh().x_desc("units").draw()?;
+        chart
+            .configure_mesh()
+            .x_desc("units")
+            .x_label_formatter(&|units| format!("{units:.0}"))
+            .draw()?;
         for ((axis, colour), result) in AXES.iter().zip(colours).zip(results) {
             let Some(measured) = &result.measured else { continue };
             let line = axis.points.iter().map(|&number| {

@@ -95,7 +95,7 @@ fn produce<P: Pool>(pool: &P, shape: Shape, done: &dyn Fn() -> u64) -> Result<Fi
         }
         while shape.manner == Manner::Forgotten && done() < shape.jobs {
             if start.elapsed() > Duration::from_secs(60) {
-                return Err("jobs are missing after a minute".into());
+                return Err("after a minute, jobs have not run".into());
             }
             thread::sleep(Duration::from_micros(20));
         }
