@@ -14,6 +14,7 @@
 mod abort;
 mod affinity;
 mod alarms;
+mod closing;
 mod context;
 mod delivery;
 mod descriptors;
@@ -26,6 +27,7 @@ mod histogram;
 #[allow(dead_code, reason = "filled by the features `http` and `r2d2`, read by `prometheus`")]
 mod holdings;
 mod job;
+mod leaving;
 mod life;
 mod peaks;
 mod policy;
@@ -55,6 +57,7 @@ pub(crate) use self::histogram::{DEFAULT_BOUNDS, MOST_BOUNDS};
 #[allow(unused_imports, reason = "as for the module")]
 pub(crate) use self::holdings::{Holdings, LookUpEnd, LookUps, Parting};
 pub(crate) use self::job::{Header, Job, JobCell, Pending, Route, ToCaller};
+pub(crate) use self::leaving::AfterWait;
 use self::life::Life;
 pub(crate) use self::life::Thread;
 pub use self::life::ThreadKind;
@@ -148,24 +151,6 @@ struct Locked {
     /// Running jobs that are to stop, whose abort hooks the timekeeper runs for the same reason.
     aborts: Vec<Arc<dyn Job>>,
     published: u64,
-}
-
-/// What a caller does that has waited until one of its limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AfterWait {
-    /// Another limit is next.
-    WaitOn,
-    /// Its time is up, and its job runs.
-    Leave,
-    /// Its job is over, or was sent away: what became of it is on its way to the slot.
-    Hear,
-}
-
-/// A worker that runs a job, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stuck {
-    pub(crate) worker: usize,
-    pub(crate) age: Duration,
 }
 
 impl Compartment {
@@ -318,104 +303,6 @@ impl Compartment {
             });
         }
         admission
-    }
-
-    // ===== leaving early =====
-
-    /// Takes a job out before it starts, if it is not too late.
-    pub(crate) fn withdraw(&self, seq: u64, why: Rejection) -> Withdrawn<Arc<dyn Job>> {
-        let now = self.now();
-        self.change(|state, mail| state.withdraw(seq, why, now, mail))
-    }
-
-    /// Ends a queued job that a worker of this compartment is about to wait for.
-    pub(crate) fn break_ring(&self, seq: u64) {
-        let now = self.now();
-        self.change(|state, mail| state.break_ring(seq, now, mail));
-    }
-
-    /// The limit that a job at the door or in the queue has.
-    pub(crate) fn limit_of(&self, seq: u64) -> Option<Instant> {
-        self.locked.lock().state.alarm_of(seq)
-    }
-
-    /// Acts on the limits that have come, at the latest by `reached`.
-    pub(crate) fn sweep(&self, reached: Instant) {
-        let now = self.now().max(reached);
-        self.change(|state, mail| state.sweep(now, mail));
-    }
-
-    /// A caller that watches its own limits has waited until `reached`. Says what it is to do.
-    pub(crate) fn caller_woke(&self, seq: u64, deadline: Deadline, reached: Instant) -> AfterWait {
-        // Having waited for it, the instant has come, whatever a coarse clock says.
-        let now = self.now().max(reached);
-        self.change(|state, mail| {
-            state.sweep(now, mail);
-            if state.alarm_of(seq).is_some() || !deadline.is_past(now) {
-                return AfterWait::WaitOn;
-            }
-            match state.withdraw(seq, Rejection::DeadlinePast, now, mail) {
-                Withdrawn::Gone if state.is_running(seq) => AfterWait::Leave,
-                // Whoever ended it, here or on another thread, has taken it out of the state and is
-                // about to say so.
-                _ => AfterWait::Hear,
-            }
-        })
-    }
-
-    /// Counts a caller that has left a running job at its deadline by itself.
-    pub(crate) fn count_call_limit(&self) {
-        self.locked.lock().state.count_call_limits(1);
-    }
-
-    /// Tells a running job that nobody wants its result any more. Its hooks act on this thread.
-    pub(crate) fn abort(&self, job: &Header) {
-        self.vitals.hook_panics.add(job.abort.give());
-    }
-
-    // ===== closing =====
-
-    /// Lets nobody in any more; what was accepted still runs.
-    pub(crate) fn drain(&self) {
-        self.change(State::drain);
-    }
-
-    /// Ends every accepted job that has not started. Their callers are told here, and their
-    /// closures dropped by the timekeeper. Returns how long each had waited.
-    pub(crate) fn end_unstarted(&self) -> Vec<Duration> {
-        let now = self.now();
-        let mut mail = Mail::new();
-        {
-            let mut locked = self.locked.lock();
-            locked.state.end_unstarted(Rejection::ShuttingDown, now, &mut mail);
-            self.seal(&mut locked, &mail);
-            self.leave_to_timekeeper(&mut locked, &mail);
-        }
-        let waits = mail.ended().map(|(_, _, waited)| waited).collect();
-        self.deliver_keeping(&mail);
-        waits
-    }
-
-    /// Asks whatever still runs to stop: it sees itself cancelled, and the timekeeper runs its abort
-    /// hooks, so that none of them can hold up whoever shuts down.
-    pub(crate) fn abort_running(&self) {
-        let now = self.now();
-        {
-            let mut locked = self.locked.lock();
-            let running = locked.state.running(now).map(|(_, job, _)| Arc::clone(job));
-            let running: Vec<_> = running.inspect(|job| job.header().cancelled.raise()).collect();
-            locked.aborts.extend(running);
-            locked.tick = true;
-        }
-        // WAKE: there is one timekeeper, and `tick` is set under the lock.
-        self.time.notify_one();
-    }
-
-    /// The jobs that run now, and for how long they have.
-    pub(crate) fn stuck(&self) -> Vec<Stuck> {
-        let now = self.now();
-        let locked = self.locked.lock();
-        locked.state.running(now).map(|(worker, _, age)| Stuck { worker, age }).collect()
     }
 
     // ===== numbers =====
