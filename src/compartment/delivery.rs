@@ -118,7 +118,9 @@ impl Compartment {
         // WAKE: there is one timekeeper, and `tick` is set under the lock.
         self.time.notify_one();
         for job in told {
-            job.publish();
+            if let Some(waker) = job.publish() {
+                contain(|| waker.wake());
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 use super::abort::Abort;
 use super::context::Context;
@@ -47,8 +48,10 @@ pub(crate) trait Job: Send + Sync {
     fn header(&self) -> &Header;
     /// Runs the closure to its end and settles the answer, which nobody sees before `publish`.
     fn run(&self, context: &Context<'_>) -> Ran;
-    /// Lets the caller see what was settled. For whoever settled it.
-    fn publish(&self);
+    /// Lets the caller see what was settled. For whoever settled it, who also wakes the waker.
+    fn publish(&self) -> Option<Waker>;
+    /// Whether publishing runs none of the user's code, the waker apart.
+    fn is_published_quietly(&self) -> bool;
     /// Tells the caller that the job ended unstarted. The first end counts.
     fn end_unstarted(&self, why: NotStarted);
     /// Drops the closure of a job that will not run. Says whether that panicked.
@@ -82,6 +85,10 @@ pub(crate) trait Route<T>: Send + Sync {
     fn is_abandoned(&self) -> bool;
     /// The answer is in the slot.
     fn deliver(&self, slot: &Slot<T>);
+    /// Whether delivering runs none of the user's code.
+    fn is_quiet(&self) -> bool {
+        false
+    }
     /// There will be no answer. What the caller gave along goes now, on this thread.
     fn recall(&self) {}
 }
@@ -96,6 +103,10 @@ impl<T> Route<T> for ToCaller {
     }
 
     fn deliver(&self, _: &Slot<T>) {}
+
+    fn is_quiet(&self) -> bool {
+        true
+    }
 }
 
 /// The job's one allocation.
@@ -182,9 +193,14 @@ where
         }
     }
 
-    fn publish(&self) {
-        self.slot.publish();
+    fn publish(&self) -> Option<Waker> {
+        let waker = self.slot.publish();
         self.route.deliver(&self.slot);
+        waker
+    }
+
+    fn is_published_quietly(&self) -> bool {
+        self.route.is_quiet()
     }
 
     fn end_unstarted(&self, why: NotStarted) {

@@ -386,6 +386,7 @@ impl StateMachineTest for Real {
             }
             Op::Finish(worker) => {
                 real.state.release(worker, Outcome::Returned, now, &mut out);
+                real.state.stop_search(&mut out);
             }
             Op::Cancel(id) => {
                 let seq = real.seqs.get(id as usize).copied().flatten();

@@ -100,14 +100,15 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Lets the caller see the answer that was settled on, if it is still there.
-    pub(crate) fn publish(&self) {
+    /// Lets the caller see the answer that was settled on, if it is still there. A future's waker is for
+    /// the worker to wake, who may have to see to something before it runs code of the user's.
+    pub(crate) fn publish(&self) -> Option<Waker> {
         let mut state = self.state.lock();
         state.phase = match std::mem::replace(&mut state.phase, Phase::Spent) {
             Phase::Settled(answer) => Phase::Done(answer),
             other => other,
         };
-        self.notify(state);
+        self.notify_thread(state)
     }
 
     /// Settles and publishes at once: for an end that no slot hangs on. Hands the answer back if the
@@ -141,7 +142,14 @@ impl<T> Slot<T> {
 
     /// WAKE: one is enough, since at most one thread or future waits for a job. Whoever is not
     /// waiting yet will look at the phase before it does.
-    fn notify(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn notify(&self, state: MutexGuard<'_, State<T>>) {
+        if let Some(waker) = self.notify_thread(state) {
+            contain(|| waker.wake());
+        }
+    }
+
+    /// The same, with the waker left to whoever asks.
+    fn notify_thread(&self, mut state: MutexGuard<'_, State<T>>) -> Option<Waker> {
         let blocked = state.blocked;
         let waker = state.waker.take();
         // LOCK: free from here, the waker is user code.
@@ -150,9 +158,7 @@ impl<T> Slot<T> {
         if blocked {
             self.changed.notify_one();
         }
-        if let Some(waker) = waker {
-            contain(|| waker.wake());
-        }
+        waker
     }
 
     // ===== the caller side =====

@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::context::Context;
 use super::job::Ran;
-use super::state::Taken;
+use super::state::{State, Taken};
 use super::{Compartment, Job, Mail, Scheduling, affinity, here, scheduling};
+use crate::contain::contain;
 use crate::event::{FinishedEvent, StartedEvent};
 use crate::sync::{Arc, spin_until};
 
@@ -44,8 +45,9 @@ impl Compartment {
             return;
         }
         self.run_hook(self.hooks.start.as_ref(), worker);
-        while let Some(taken) = self.next_job(worker) {
-            self.run(worker, taken);
+        let mut looking = false;
+        while let Some(taken) = self.next_job(worker, looking) {
+            looking = self.run(worker, taken);
         }
         self.run_hook(self.hooks.stop.as_ref(), worker);
     }
@@ -57,10 +59,9 @@ impl Compartment {
         }
     }
 
-    /// The next job, or `None` when the compartment closes and there is nothing left.
-    fn next_job(&self, worker: usize) -> Option<Taken<Arc<dyn Job>>> {
-        // Whether the state machine counts this worker as looking.
-        let mut searching = false;
+    /// The next job, or `None` when the compartment closes and there is nothing left. `searching` says
+    /// whether the state machine counts this worker as looking already.
+    fn next_job(&self, worker: usize, mut searching: bool) -> Option<Taken<Arc<dyn Job>>> {
         let mut has_spun = false;
         loop {
             // SEARCHING
@@ -103,8 +104,8 @@ impl Compartment {
     }
 
     /// Runs one job, in the order that the callers are promised: closure and captures, result that
-    /// nobody wants, slot, answer, caller, observer.
-    fn run(&self, worker: usize, taken: Taken<Arc<dyn Job>>) {
+    /// nobody wants, slot, answer, caller, observer. Says whether it still counts as looking for work.
+    fn run(&self, worker: usize, taken: Taken<Arc<dyn Job>>) -> bool {
         let Taken { job, waited } = taken;
         self.observe(|observer| {
             observer.on_started(&StartedEvent { bulkhead: self.name(), worker, waited });
@@ -127,9 +128,21 @@ impl Compartment {
             self.seal(&mut locked, &mail);
             ran
         };
+        // None of the user's code may stand between a worker that counts as looking and its look: a
+        // job would wait for that code while others sleep.
+        let mut looking =
+            mail.news.is_empty() && self.observer.is_none() && job.is_published_quietly();
+        if !looking {
+            self.stop_search();
+        }
         self.wake(&mail);
         if settled {
-            job.publish();
+            if let Some(waker) = job.publish() {
+                if std::mem::take(&mut looking) {
+                    self.stop_search();
+                }
+                contain(|| waker.wake());
+            }
         }
         self.discard_ended(&mail);
         self.report(&mail);
@@ -137,6 +150,11 @@ impl Compartment {
             let bulkhead = self.name();
             observer.on_finished(&FinishedEvent { bulkhead, worker, waited, ran, outcome });
         });
+        looking
+    }
+
+    fn stop_search(&self) {
+        self.change(State::stop_search);
     }
 
     /// As if quick jobs had run before, for models.
@@ -159,7 +177,9 @@ impl Compartment {
         self.deliver(&mail);
         let found = taken.is_some();
         if let Some(taken) = taken {
-            self.run(worker, taken);
+            if self.run(worker, taken) {
+                self.stop_search();
+            }
         }
         found
     }

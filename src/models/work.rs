@@ -55,6 +55,36 @@ fn a_worker_that_leaves_a_job_behind_wakes_the_next() {
     });
 }
 
+/// Blocks whoever wakes it.
+struct Blocking(loom::sync::Notify);
+
+impl std::task::Wake for Blocking {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.wait();
+    }
+}
+
+/// Must catch: a worker that still counts as looking for work while it runs code of the user's, which
+/// may take long: here until another job has run.
+#[test]
+fn a_waker_that_blocks_keeps_no_job_from_another_worker() {
+    explore_shallow(1_000, Time::Never, || {
+        let world = World::new(2, 0, RejectionPolicy::Reject);
+        let threads = [worker(&world.bulkhead, 0), worker(&world.bulkhead, 1)];
+        let blocking = std::sync::Arc::new(Blocking(loom::sync::Notify::new()));
+        let waker = std::sync::Arc::clone(&blocking).into();
+        let mut call = Box::pin(world.bulkhead.call_async(|_| ()));
+        let _ = call.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+        let other = world.bulkhead.submit(move |_| blocking.0.notify()).expect("there is room");
+        assert!(other.join().is_ok());
+        drop(call);
+        world.drain();
+        for thread in threads {
+            thread.join().expect("the worker ends");
+        }
+    });
+}
+
 /// Must catch: `admit` whose capacity is checked under another lock than it is taken under.
 #[test]
 fn two_submitters_never_share_one_place() {

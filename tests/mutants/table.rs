@@ -70,8 +70,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the answer is published and nobody is notified",
         &[edit(
             SLOT,
-            "            other => other,\n        };\n        self.notify(state);",
-            "            other => other,\n        };\n        drop(state);",
+            "            other => other,\n        };\n        self.notify_thread(state)",
+            "            other => other,\n        };\n        drop(state);\n        None",
         )],
         &[
             "slot::a_future_is_woken_with_the_answer",
@@ -83,8 +83,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the caller is notified before the answer is there",
         &[edit(
             SLOT,
-            "        let mut state = self.state.lock();\n        state.phase = match std::mem::replace(&mut state.phase, Phase::Spent) {\n            Phase::Settled(answer) => Phase::Done(answer),\n            other => other,\n        };\n        self.notify(state);",
-            "        self.notify(self.state.lock());\n        let mut state = self.state.lock();\n        state.phase = match std::mem::replace(&mut state.phase, Phase::Spent) {\n            Phase::Settled(answer) => Phase::Done(answer),\n            other => other,\n        };",
+            "        let mut state = self.state.lock();\n        state.phase = match std::mem::replace(&mut state.phase, Phase::Spent) {\n            Phase::Settled(answer) => Phase::Done(answer),\n            other => other,\n        };\n        self.notify_thread(state)",
+            "        let waker = self.notify_thread(self.state.lock());\n        let mut state = self.state.lock();\n        state.phase = match std::mem::replace(&mut state.phase, Phase::Spent) {\n            Phase::Settled(answer) => Phase::Done(answer),\n            other => other,\n        };\n        waker",
         )],
         &[
             "work::a_caller_that_has_its_answer_can_submit_again",
@@ -176,10 +176,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "a worker leaves a job behind that nobody else knows of",
         &[edit(
             SERVICE,
-            "            if self.searching == 0 && !self.ready.is_empty() {",
-            "            if false {",
+            "            // Nobody else may know of the rest, and this job may take long after all.\n            self.staff(out);\n",
+            "",
         )],
         &["work::a_worker_that_leaves_a_job_behind_wakes_the_next"],
+    ),
+    models(
+        "a worker counts as looking while it runs a stranger's waker",
+        &[edit(
+            WORKER,
+            "                if std::mem::take(&mut looking) {",
+            "                if false {",
+        )],
+        &["work::a_waker_that_blocks_keeps_no_job_from_another_worker"],
     ),
     models(
         "a wake-up is sent before it is counted",

@@ -170,15 +170,14 @@ impl<J: Clone> State<J> {
         let due = entry.deadline.instant().filter(|_| !entry.covered);
         self.set_alarm(&mut entry, due, out);
         self.ready.push_back(entry);
-        // Each job its own worker at once; but quick jobs are done before a second one is awake.
-        let served = if self.quick { 1 } else { self.ready.len() };
-        if self.searching < served {
-            self.wake_worker(out);
-        }
+        self.staff(out);
     }
 
-    fn wake_worker(&mut self, out: &mut Outbox<J>) {
-        if self.sleeping > 0 {
+    /// Wakes one more worker if the jobs that are ready need it.
+    fn staff(&mut self, out: &mut Outbox<J>) {
+        // Each job its own at once; but quick ones are done before a second worker is awake.
+        let needed = if self.quick { self.ready.len().min(1) } else { self.ready.len() };
+        if self.searching < needed && self.sleeping > 0 {
             self.sleeping -= 1;
             self.searching += 1;
             out.wake_workers += 1;

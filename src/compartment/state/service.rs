@@ -42,10 +42,8 @@ impl<J: Clone> State<J> {
             debug_assert!(self.running[worker].is_none(), "a worker took a second job");
             self.running[worker] = Some(Running { entry, started: now });
             self.wait_times.record(waited);
-            if self.searching == 0 && !self.ready.is_empty() {
-                // Nobody else knows of the rest, and this job may take long after all.
-                self.wake_worker(out);
-            }
+            // Nobody else may know of the rest, and this job may take long after all.
+            self.staff(out);
             return Some(taken);
         }
         self.note_levels(now, out);
@@ -53,6 +51,9 @@ impl<J: Clone> State<J> {
     }
 
     /// The closure of `worker`'s job has returned and its captures are dropped. Says how long it ran.
+    ///
+    /// From here on the worker counts as looking for work, until it takes a job or stops: so nobody is
+    /// woken for what it is about to find itself.
     pub(crate) fn release(
         &mut self,
         worker: usize,
@@ -64,6 +65,7 @@ impl<J: Clone> State<J> {
         // PANIC: a worker releases what `take` gave it, once; the wrapper's loop has no other order.
         let Running { mut entry, started } =
             self.running[worker].take().expect("a worker releases the job that it took");
+        self.searching += 1;
         self.set_alarm(&mut entry, None, out);
         self.taken -= 1;
         let ran = now.saturating_duration_since(started);
@@ -85,6 +87,12 @@ impl<J: Clone> State<J> {
     /// The worker found nothing and stays awake to look again.
     pub(crate) fn start_search(&mut self) {
         self.searching += 1;
+    }
+
+    /// The worker has something else to do first, of which nobody knows how long it takes.
+    pub(crate) fn stop_search(&mut self, out: &mut Outbox<J>) {
+        self.searching -= 1;
+        self.staff(out);
     }
 
     /// The worker found nothing and goes to sleep. Whoever wakes it counts it as searching.
