@@ -24,7 +24,21 @@
 //! ```
 //!
 //! Start at [`Runtime::builder`], [`Bulkhead::builder`] and [`Bulkhead::call`]. What a full bulkhead
-//! does is its [`RejectionPolicy`]; how a call can end is [`CallError`].
+//! does is its [`RejectionPolicy`]; how a call can end is [`CallError`]; what it is at is its
+//! [`Snapshot`]. Which pools the process still shares is in [`Runtime::audit`].
+//!
+//! # Cargo features
+//!
+//! None is on by default.
+//!
+//! | Feature | What it gives |
+//! |---|---|
+//! | `r2d2` | `r2d2::Pool`: jobs receive a connection, from any r2d2 manager |
+//! | `postgres` | `postgres::Database`: jobs receive a PostgreSQL client that gives the thread back at the deadline |
+//! | `http`, `http-tls` | `http::Client`: jobs make HTTP requests that give the thread back at the deadline |
+//! | `prometheus` | `metrics::Metrics`: the numbers as Prometheus text or OpenMetrics |
+//! | `prometheus-serve` | `metrics::Server`: a small web server for them, with health checks |
+//! | `background` | `BulkheadBuilder::background`: workers in the system's idle class |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod sync;

@@ -89,7 +89,8 @@ impl BulkheadBuilder {
     /// How many threads the bulkhead has, and so how many of its jobs run at once.
     ///
     /// The setting has no default. By Little's law it is the calls per second times the seconds that
-    /// one takes, with room to spare: 150 calls/s of 15 ms keep 2.25 threads busy. Zero is an error.
+    /// one takes, with room to spare: 150 calls/s of 15 ms keep 2.25 threads busy. Zero is an error, and
+    /// so are more than 4,194,304, or more than the system allows.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -98,7 +99,7 @@ impl BulkheadBuilder {
     /// How many jobs may be queued while every thread is taken. Zero hands jobs directly to threads.
     ///
     /// Defaults to the number of threads: enough for a burst, and no more waiting than one job's
-    /// run time.
+    /// run time. More than 1,073,741,824 is an error.
     pub fn queue(mut self, places: usize) -> Self {
         self.queue = Some(places);
         self
@@ -130,7 +131,8 @@ impl BulkheadBuilder {
         self
     }
 
-    /// Lets calls take as long as they take. For work that has a limit of its own.
+    /// Lets calls take as long as they take, as a [`call_limit`](BulkheadBuilder::call_limit) of
+    /// [`Duration::MAX`] does. For work that has a limit of its own.
     pub fn no_deadline(mut self) -> Self {
         self.call_limit = None;
         self
@@ -148,14 +150,15 @@ impl BulkheadBuilder {
     /// most 64, each included in its bucket. What exceeds the last is counted by itself.
     ///
     /// Defaults to 17 bounds from 100 microseconds to 30 seconds. Others make sense if the queue limit
-    /// lies between two of them.
+    /// lies between two of them. With none at all, waits are only counted and added up.
     pub fn wait_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
         self.wait_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
         self
     }
 
     /// The bounds of the buckets that run times are counted in, as for
-    /// [`wait_buckets`](BulkheadBuilder::wait_buckets).
+    /// [`wait_buckets`](BulkheadBuilder::wait_buckets), and with the same default. Others make sense if
+    /// the call limit lies between two of them.
     pub fn run_buckets(mut self, bounds: impl IntoIterator<Item = Duration>) -> Self {
         self.run_bounds = bounds.into_iter().take(MOST_BOUNDS + 1).collect();
         self
@@ -214,8 +217,8 @@ impl BulkheadBuilder {
         self
     }
 
-    /// The stack of each thread in bytes. Defaults to the platform's, usually 2 MiB; memory is used
-    /// as it is touched, so a larger one costs address space only.
+    /// The stack of each worker in bytes. Defaults to the platform's, usually 2 MiB; memory is used
+    /// as it is touched, so a larger one costs address space only. Zero is an error.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

@@ -17,6 +17,9 @@ use crate::time::{Clock, Deadline, MonotonicClock};
 /// Wait for the answer with [`join`](JobHandle::join), or `.await` it: it is a future that works on
 /// any executor. Dropping the handle detaches the job: it runs, and its value is dropped on its
 /// worker. To have it cancelled instead, make it [`cancel_on_drop`](JobHandle::cancel_on_drop).
+///
+/// Once polling it as a future has given the answer, it is empty: polling it again panics, and so do
+/// its other methods but [`bulkhead`](JobHandle::bulkhead).
 #[must_use = "dropping the handle detaches the job; keep it to learn how the job ends"]
 pub struct JobHandle<T> {
     bulkhead: Bulkhead,

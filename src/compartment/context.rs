@@ -71,7 +71,8 @@ impl<'a> Context<'a> {
     /// a shutdown's limit does; at once, if that has happened already. It is how a thread that waits
     /// on a silent server is got back: let it shut the socket down. It runs on the thread of whoever
     /// cancels, or whose own call's time has passed; otherwise on the bulkhead's timekeeper. So it must
-    /// be quick, must not block, and must not wait for the job. A panic in it is caught and counted.
+    /// be quick, must not block, and must not wait for the job: while it blocks the timekeeper, limits of
+    /// this bulkhead pass late. A panic in it is caught and counted.
     ///
     /// ```
     /// use std::io::Read;

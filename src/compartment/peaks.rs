@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 /// How long a window is: as long as the longest interval at which systems are commonly scraped.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The highest values of the last 60 to 120 seconds.
+/// The highest values: of the last 60 to 120 seconds in [`Snapshot::recent`](crate::Snapshot), of all
+/// time in [`Totals::peaks`](crate::Totals).
 ///
-/// A burst between two scrapes shows in no gauge. These remember it for at least a minute, however
-/// many read them and however often: no reading takes anything away. The time is that of two windows
-/// that take turns, as Micrometer's maxima do.
+/// A burst between two scrapes shows in no gauge. The recent ones remember it for at least a minute,
+/// however many read them and however often: no reading takes anything away. The time is that of two
+/// windows that take turns, as Micrometer's maxima do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peaks {
@@ -60,12 +61,12 @@ impl RecentPeaks {
         self.present = self.present.highest(values);
     }
 
-    /// The highest values of this window and the one before, seen from `now`.
     /// The highest values of all.
     pub(super) fn ever(&self) -> Peaks {
         self.ever.highest(self.present)
     }
 
+    /// The highest values of this window and the one before, seen from `now`.
     pub(super) fn seen_at(mut self, now: Instant) -> Peaks {
         self.note(self.level, now);
         self.present.highest(self.before)

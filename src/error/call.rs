@@ -166,7 +166,7 @@ pub enum TimeLimit {
     Wait,
     /// On the time in the queue ([`queue_limit`](crate::BulkheadBuilder::queue_limit)).
     Queue,
-    /// On one attempt.
+    /// On one attempt of several. For layers that try again; no bulkhead reports it.
     Attempt,
     /// On the whole call ([`call_limit`](crate::BulkheadBuilder::call_limit), or a deadline given).
     Call,

@@ -74,8 +74,7 @@ impl Metrics {
     /// Writes the numbers of this instant.
     ///
     /// It takes each bulkhead's lock for a moment, as [`Bulkhead::snapshot`] does, and asks the system
-    /// for the times of its threads. For one that is asked for every few seconds that is nothing; see
-    /// `docs/operations.md` for figures.
+    /// for the times of its threads: one small file for each. `cargo bench --bench metrics` measures it.
     #[must_use]
     pub fn render(&self, format: Format) -> String {
         let mut registry = Registry::default();

@@ -58,6 +58,26 @@ fn an_expired_job_s_place_goes_to_the_waiter() {
     });
 }
 
+/// Must catch: a caller that wakes at its limit and takes a job that somebody has just ended unstarted
+/// for one that runs.
+#[test]
+fn a_caller_whose_queued_job_ends_at_its_limit_hears_that_it_never_started() {
+    explore(20, Time::AnyMoment, || {
+        let world = World::new(1, 1, RejectionPolicy::Reject);
+        let held = world.bulkhead.submit(|_| ()).expect("there is room");
+        let (bulkhead, deadline) = (world.bulkhead.clone(), world.clock.deadline(5));
+        let caller = loom::thread::spawn(move || bulkhead.call_until(deadline, |_| ()));
+        pause(&world);
+        world.clock.advance(10);
+        world.bulkhead.compartment().tick();
+        let error = caller.join().expect("the caller ends").expect_err("nobody ran it");
+        assert_eq!(error.rejection(), Some(Rejection::DeadlinePast), "{error}");
+        assert_eq!(world.bulkhead.snapshot().totals.call_limit_running, 0);
+        assert!(held.cancel());
+        world.close();
+    });
+}
+
 /// Must catch: an alarm set without waking the timekeeper (`wake_timekeeper` left out).
 #[test]
 fn a_new_limit_wakes_the_timekeeper() {

@@ -39,7 +39,7 @@ fn two_workers_share_two_jobs_and_both_leave() {
 /// first job ends after the second, so each needs a worker of its own, quick or not.
 #[test]
 fn a_worker_that_leaves_a_job_behind_wakes_the_next() {
-    explore_shallow(1_000, Time::Never, || {
+    explore_shallow(3_000, Time::Never, || {
         let world = World::new(2, 0, RejectionPolicy::Reject);
         world.bulkhead.compartment().assume_quick_jobs();
         let threads = [worker(&world.bulkhead, 0), worker(&world.bulkhead, 1)];

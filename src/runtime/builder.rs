@@ -64,7 +64,7 @@ impl RuntimeBuilder {
 
     /// How long dropping the runtime waits for running jobs, before it detaches their threads.
     ///
-    /// Zero does not wait. Defaults to one second: long enough for well-behaved jobs, and short
+    /// Zero does not wait, [`Duration::MAX`] waits until they are done. Defaults to one second: long enough for well-behaved jobs, and short
     /// enough that a hung dependency does not keep the process.
     pub fn drop_wait(mut self, limit: Duration) -> Self {
         self.drop_wait = limit;
@@ -75,8 +75,9 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] with the first thing that is wrong. Then nothing is left behind: if a thread
-    /// cannot be started, those that were are gone when this returns.
+    /// [`BuildError`] with the first thing that is wrong: a setting, two bulkheads of one name, cores,
+    /// more threads than the system allows, or a thread that it did not start. Then nothing is left
+    /// behind: if a thread cannot be started, those that were are gone when this returns.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let Self { bulkheads, home, clock, observer, drop_wait } = self;
         let settings: Vec<Settings> =
@@ -270,7 +271,7 @@ fn spawn_error(
         stack_size.map(|bytes| format!(", each with a stack of {bytes} bytes")).unwrap_or_default();
     let problem = format!(
         "asks for {wanted}{of_size}, but the system refused to start one after {started} threads of \
-         the runtime; those have been stopped again"
+         the runtime; those have been stopped again; ask for fewer, or raise the system's limits on threads and memory"
     );
     BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "threads", problem)
         .caused_by(error)

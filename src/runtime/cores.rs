@@ -46,7 +46,8 @@ pub(super) fn assign(
                 if cores.len() < *count {
                     let left = cores.len();
                     let problem = format!(
-                        "is {count}, but only {left} of the process's cores {allowed:?} are left"
+                        "is {count}, but only {left} of the process's cores {allowed:?} are left; ask \
+                         for fewer"
                     );
                     return Err(wrong(name, "core_count", problem));
                 }
@@ -74,7 +75,7 @@ fn claim<'a>(
     }
     if let Some((_, owner)) = owners.iter().find(|(id, _)| *id == core) {
         let problem = if *owner == name {
-            format!("names core {core} twice")
+            format!("names core {core} twice; name it once")
         } else {
             format!("names core {core}, which bulkhead {owner:?} has; cores are not shared")
         };

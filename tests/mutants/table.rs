@@ -48,6 +48,7 @@ const fn edit(file: &'static str, old: &'static str, new: &'static str) -> Edit 
 
 const COMPARTMENT: &str = "src/compartment/mod.rs";
 const CLOSING: &str = "src/compartment/closing.rs";
+const LEAVING: &str = "src/compartment/leaving.rs";
 const DELIVERY: &str = "src/compartment/delivery.rs";
 const WORKER: &str = "src/compartment/worker.rs";
 const TIMEKEEPER: &str = "src/compartment/timekeeper.rs";
@@ -507,6 +508,15 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "the timekeeper is not woken by the last end",
         &[edit(STATE, "        out.wake_timekeeper |= self.is_drained();", "        let _ = out;")],
         &["closing::the_timekeeper_leaves_with_the_last_job"],
+    ),
+    models(
+        "a caller takes a job that has just ended for one that runs",
+        &[edit(
+            LEAVING,
+            "                Withdrawn::Gone if state.is_running(seq) => AfterWait::Leave,",
+            "                Withdrawn::Gone => AfterWait::Leave,",
+        )],
+        &["timekeeper::a_caller_whose_queued_job_ends_at_its_limit_hears_that_it_never_started"],
     ),
     models(
         "a new limit does not wake the timekeeper",

@@ -48,7 +48,8 @@ impl ClientBuilder {
 
     /// The longest that one connection may take to open, TLS included; never longer than the job has
     /// left. Defaults to one second: within a data centre it takes a millisecond, and a server that
-    /// is gone should not cost the whole call. [`Duration::MAX`] means no limit of its own.
+    /// is gone should not cost the whole call. [`Duration::MAX`] means no limit of its own. Zero is an
+    /// error.
     pub fn connect_limit(mut self, limit: Duration) -> Self {
         self.connect_limit = limit;
         self
@@ -56,21 +57,23 @@ impl ClientBuilder {
 
     /// The most bytes of one response, its head included; a longer one ends as
     /// [`ureq::Error::BodyExceedsLimit`]. Defaults to 10 MiB: a compartment's memory is bounded by its
-    /// threads times this.
+    /// threads times this. Zero is an error.
     pub fn max_response(mut self, bytes: u64) -> Self {
         self.max_response = bytes;
         self
     }
 
     /// How long the addresses of a name are believed before they are asked for again. Defaults to
-    /// 30 seconds. While the name server does not answer, older ones go on being used.
+    /// 30 seconds, which follows a fail-over and spares the name server. While that does not answer,
+    /// older ones go on being used. Zero asks each time, [`Duration::MAX`] once.
     pub fn dns_age(mut self, age: Duration) -> Self {
         self.dns_age = age;
         self
     }
 
     /// Looks names up with `look_up(host, port)` instead of the system's resolver. It runs on the
-    /// client's own look-up threads and may block. Literal addresses never come to it.
+    /// client's own look-up threads and may block. Literal addresses never come to it. Defaults to the
+    /// system's.
     pub fn look_up(
         mut self,
         look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
@@ -99,7 +102,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How many redirects a request follows. Defaults to 10, as in ureq.
+    /// How many redirects a request follows; one more is [`ureq::Error::TooManyRedirects`], and with 0
+    /// the redirect itself is the response. Defaults to 10, as in ureq.
     pub fn max_redirects(mut self, redirects: u32) -> Self {
         self.redirects = redirects;
         self
@@ -122,10 +126,17 @@ impl ClientBuilder {
             BuildError::new(BuildErrorKind::InvalidSetting, name, setting, problem)
         };
         if self.connect_limit.is_zero() {
-            return Err(wrong("connect_limit", "is zero, so that no connection could be opened"));
+            return Err(wrong(
+                "connect_limit",
+                "is zero, so that no connection could be opened; give it a longer time, or \
+                 `Duration::MAX` for none but the job's",
+            ));
         }
         if self.max_response == 0 {
-            return Err(wrong("max_response", "is 0 bytes, so that no response could be received"));
+            return Err(wrong(
+                "max_response",
+                "is 0 bytes, so that no response could be received; allow at least the size of a head",
+            ));
         }
         let threads = compartment.rules.threads;
         let limit = (self.connect_limit != Duration::MAX).then_some(self.connect_limit);
@@ -186,8 +197,9 @@ fn start_lookers(
         // Nobody joins it: that it is gone is what `gone` says.
         started.map(drop).map_err(|error| {
             helpers.gone(&name);
-            let problem = "cannot be looked up, since the system refused to start a thread for it";
-            BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "names", problem)
+            let problem = "has no thread to run on, since the system refused to start one; raise its \
+                           limits on threads and memory";
+            BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "look_up", problem)
                 .caused_by(error)
         })?;
     }

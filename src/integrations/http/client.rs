@@ -163,7 +163,9 @@ impl Resource for Wires {
         // Closes the idle connections. No request is under way: the last job has ended.
         self.agent.clone().shutdown();
         self.names.close();
-        self.planned.lock().take();
+        // LOCK: free when they are given back, which takes another.
+        let planned = self.planned.lock().take();
+        drop(planned);
     }
 
     fn threads(&self) -> Vec<Thread> {

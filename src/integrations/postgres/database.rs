@@ -335,7 +335,7 @@ impl DatabaseBuilder {
     /// Looks names up with `look_up(host, port)` instead of the system's resolver. It runs on the
     /// bulkhead's connecting thread and may block; a literal address never comes to it. An answer is
     /// believed for 30 seconds, and longer while there is only an error instead. The port of what it
-    /// returns does not matter.
+    /// returns does not matter. Defaults to the system's.
     pub fn look_up(
         mut self,
         look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
@@ -345,8 +345,9 @@ impl DatabaseBuilder {
     }
 
     /// The longest that opening a connection may take, the handshake included, and that a job waits
-    /// for one. Defaults to one second: within a data centre it takes some milliseconds. Zero is an
-    /// error.
+    /// for one; never longer than the job has left. Defaults to one second: within a data centre it takes
+    /// some milliseconds. [`Duration::MAX`] means no limit of its own, so that a server that accepts and
+    /// stays silent can hold the connecting thread. Zero is an error.
     pub fn connect_limit(mut self, limit: Duration) -> Self {
         self.connect_limit = limit;
         self

@@ -67,7 +67,7 @@ where
     ///
     /// Defaults to the number of the bulkhead's threads. Fewer is an error: a running job would wait
     /// for a connection behind another job, which is what the bulkhead's queue is for. More is
-    /// allowed, and of no use. While a hanging close keeps discarded connections open, there are at
+    /// allowed up to 65,536, and of no use. While a hanging close keeps discarded connections open, there are at
     /// most as many of those again, and two.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
@@ -232,8 +232,8 @@ where
                 "connections",
                 format!(
                     "is {connections}, fewer than its {threads} threads, so that a running job would \
-                     wait for a connection behind another job; leave it unset, or give the bulkhead \
-                     {connections} `threads`"
+                     wait for a connection behind another job; leave it unset, or give the bulkhead as \
+                     few `threads`"
                 ),
             ));
         }
@@ -313,7 +313,8 @@ fn start_connector(
 
 fn refused(compartment: &Compartment, why: &str) -> BuildError {
     let problem = format!(
-        "are asked for, but the system refused to start one of the pool's helper threads ({why})"
+        "are asked for, but the system refused to start one of the pool's helper threads ({why}); \
+         raise its limits on threads and memory"
     );
     BuildError::new(BuildErrorKind::Spawn, Some(compartment.name()), "connections", problem)
 }

@@ -90,7 +90,11 @@ impl fmt::Display for ConnectionError {
         let (name, waited) = (self.bulkhead(), self.waited);
         match self.kind {
             ConnectionErrorKind::NoConnectionInTime => {
-                write!(f, "bulkhead `{name}` got no connection within {waited:.1?}")
+                write!(
+                    f,
+                    "bulkhead `{name}` got no connection within {waited:.1?}: the other side is slow \
+                     or silent, or `connect_limit` or the call's limit too short for it"
+                )
             }
             ConnectionErrorKind::CannotConnect => {
                 write!(f, "bulkhead `{name}` cannot connect (it waited for {waited:.1?})")

@@ -124,7 +124,9 @@ where
 {
     fn close(&self) {
         self.attempts.closed.raise();
-        self.planned.lock().take();
+        // LOCK: free when they are given back, which takes another.
+        let planned = self.planned.lock().take();
+        drop(planned);
         let Some(open) = self.open.lock().take() else { return };
         let Open { pool, manager, on_return } = open;
         // With its last reference r2d2's pool hands its idle connections to the keeper, and lets

@@ -100,7 +100,9 @@ impl ServerBuilder {
         let Self { metrics, mut registry, required, saturated_limit, client_limit, .. } = self;
         if client_limit.is_zero() || self.clients == 0 {
             let setting = if self.clients == 0 { "clients" } else { "client_limit" };
-            return Err(wrong(format!("{setting} is zero, so that nobody could be served")));
+            return Err(wrong(format!(
+                "`{setting}` is zero, so that nobody could be served; give it more, or leave it unset"
+            )));
         }
         let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
         let is_outside = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();

@@ -133,47 +133,60 @@ fn added_times_do_not_fall_when_a_worker_s_reading_of_the_clock_comes_late() {
 #[cfg(target_os = "linux")]
 fn the_cpu_time_of_a_bulkhead_is_that_of_its_threads() {
     let runtime = Runtime::builder()
-        .bulkhead(Bulkhead::builder("busy").threads(1))
-        .bulkhead(Bulkhead::builder("idle").threads(1))
+        .bulkhead(Bulkhead::builder("cpu-busy").threads(2))
+        .bulkhead(Bulkhead::builder("cpu-idle").threads(1))
         .build()
         .unwrap();
-    let (busy, metrics) = (runtime.bulkhead("busy").unwrap(), Metrics::of(&runtime));
-    let cpu = |scrape: &Scrape, bulkhead| {
-        scrape.get("watertight_cpu_seconds_total", &[("bulkhead", bulkhead)])
-    };
-    let before = Scrape::of(&metrics);
-    let job = busy.submit(|_| spin(Duration::from_millis(300))).unwrap();
-    let spun = job.join().unwrap();
-    let after = Scrape::of(&metrics);
-    after.has_not_fallen_since(&before);
-    let (used, idle) = (cpu(&after, "busy") - cpu(&before, "busy"), cpu(&after, "idle"));
-    assert!(used >= 0.1, "the worker span for {spun:?}, and is said to have used {used} s");
-    assert!(idle < used, "the idle bulkhead is said to have used {idle} s");
-    // Two busy threads of ours on a machine of few cores wait for each other sooner or later; that
-    // the number is there and is not the other one is all that holds everywhere.
-    assert!(after.get("watertight_cpu_wait_seconds_total", &[("bulkhead", "busy")]) >= 0.0);
-
+    let (busy, metrics) = (runtime.bulkhead("cpu-busy").unwrap(), Metrics::of(&runtime));
+    let jobs = [(); 2].map(|()| busy.submit(|_| spin(Duration::from_millis(100))).unwrap());
+    for job in jobs {
+        job.join().unwrap();
+    }
+    for bulkhead in ["cpu-busy", "cpu-idle"] {
+        let before = system_says(bulkhead);
+        let scrape = Scrape::of(&metrics);
+        let after = system_says(bulkhead);
+        let get = |name| scrape.get(name, &[("bulkhead", bulkhead)]);
+        let (ran, waited) =
+            (get("watertight_cpu_seconds_total"), get("watertight_cpu_wait_seconds_total"));
+        let is_between = |value, least, most| value > least - 1e-6 && value < most + 1e-6;
+        assert!(is_between(ran, before.0, after.0), "{before:?} {ran} {after:?}");
+        assert!(is_between(waited, before.1, after.1), "{before:?} {waited} {after:?}");
+    }
+    let last = Scrape::of(&metrics);
+    assert!(last.get("watertight_cpu_seconds_total", &[("bulkhead", "cpu-busy")]) >= 0.2);
     runtime.shutdown(Duration::from_secs(30)).unwrap();
-    let gone = Scrape::of(&metrics);
-    gone.has_not_fallen_since(&after);
-    assert!(cpu(&gone, "busy") >= cpu(&after, "busy"));
+    Scrape::of(&metrics).has_not_fallen_since(&last);
 }
 
-/// Keeps a core busy until the thread itself has had that much of it, or a while longer.
+/// How many seconds the bulkhead's threads have run, and how many they have waited for a core.
 #[cfg(target_os = "linux")]
-fn spin(wanted: Duration) -> Duration {
-    let start = Instant::now();
-    let had = || {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
-    };
-    let before = had();
-    while had() < before + wanted && start.elapsed() < crate::support::WATCHDOG {
+fn system_says(bulkhead: &str) -> (f64, f64) {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let times = tasks.filter_map(|task| {
+        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        name.starts_with(&format!("wt-{bulkhead}-")).then(|| times(&task.path().join("schedstat")))
+    });
+    times.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+#[cfg(target_os = "linux")]
+fn times(schedstat: &std::path::Path) -> (f64, f64) {
+    let text = std::fs::read_to_string(schedstat).unwrap();
+    let mut numbers = text.split_whitespace().map(|number| number.parse::<f64>().unwrap() / 1e9);
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+/// Keeps a core busy until this thread has had that much of it.
+#[cfg(target_os = "linux")]
+fn spin(wanted: Duration) {
+    let had = || times("/proc/thread-self/schedstat".as_ref()).0;
+    let (start, until) = (Instant::now(), had() + wanted.as_secs_f64());
+    while had() < until && start.elapsed() < crate::support::WATCHDOG {
         for _ in 0..100_000 {
             std::hint::spin_loop();
         }
     }
-    had().saturating_sub(before)
 }
 
 #[test]

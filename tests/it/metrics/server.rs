@@ -114,6 +114,16 @@ struct Hanging {
     gate: Gate,
 }
 
+/// Lets the clock go on, also where the test fails, so that its runtime can end.
+struct Release(Arc<AtomicBool>, Gate);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+        self.1.open();
+    }
+}
+
 impl Clock for Hanging {
     fn now(&self) -> Instant {
         if self.armed.load(Ordering::SeqCst) {
@@ -137,6 +147,7 @@ fn it_says_that_it_is_alive_while_every_bulkhead_and_the_clock_itself_hang() {
     wedge.wait_for(2);
     assert_eq!(get(address, "/metrics").status, 200, "a wedged bulkhead is still read");
 
+    let release = Release(Arc::clone(&armed), gate.clone());
     armed.store(true, Ordering::SeqCst);
     let scrape = thread::spawn(move || get(address, "/metrics"));
     gate.wait_for(1);
@@ -148,8 +159,7 @@ fn it_says_that_it_is_alive_while_every_bulkhead_and_the_clock_itself_hang() {
     assert_eq!(waited.status, 503);
     assert!(waited.body.contains("clock"), "{}", waited.body);
     assert_eq!(get(address, "/livez").status, 200);
-    armed.store(false, Ordering::SeqCst);
-    gate.open();
+    drop(release);
     eventually("it reads again", || get(address, "/metrics").status == 200);
     wedge.open();
     for job in held {
@@ -168,6 +178,7 @@ fn it_stops_while_the_reader_hangs_and_gives_its_port_back() {
     let server = serve("127.0.0.1:0", &Metrics::of(&runtime)).unwrap();
     let address = server.local_addr();
     let idle = connect(address);
+    let _release = Release(Arc::clone(&armed), gate.clone());
     armed.store(true, Ordering::SeqCst);
     let mut asked = connect(address);
     asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
@@ -175,8 +186,6 @@ fn it_stops_while_the_reader_hangs_and_gives_its_port_back() {
     within("the server stops", move || server.shutdown());
     assert!(is_closed(&idle) && is_closed(&asked));
     TcpListener::bind(address).unwrap();
-    armed.store(false, Ordering::SeqCst);
-    gate.open();
 }
 
 #[test]
@@ -269,6 +278,9 @@ fn a_collector_that_fails_or_panics_costs_one_answer() {
     let (runtime, _bulkhead) = build(Bulkhead::builder("db").threads(1));
     let fails = Arc::new(AtomicBool::new(true));
     let mut registry = client::registry::Registry::default();
+    let requests = client::metrics::counter::Counter::<u64>::default();
+    // Long enough that a part of the answer has been written when the collector fails.
+    registry.register("requests", "Requests ".repeat(10_000), requests);
     registry.register_collector(Box::new(Broken(Arc::clone(&fails))));
     let server =
         Server::builder(&Metrics::of(&runtime)).registry(registry).serve("127.0.0.1:0").unwrap();
