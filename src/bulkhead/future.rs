@@ -14,6 +14,8 @@ use crate::error::{CallError, Rejected, Rejection};
 use crate::sync::Arc;
 
 /// The future of [`Bulkhead::submit_async`]: a handle, once the job has a place.
+///
+/// It panics if it is polled again after it was ready.
 #[must_use = "a future does nothing until it is polled"]
 pub struct SubmitFuture<F, T> {
     bulkhead: Bulkhead,
@@ -135,6 +137,8 @@ impl<F, T> fmt::Debug for SubmitFuture<F, T> {
 }
 
 /// The future of [`Bulkhead::call_async`]: the job's value.
+///
+/// It panics if it is polled again after it was ready.
 #[must_use = "a future does nothing until it is polled"]
 #[derive(Debug)]
 pub struct CallFuture<F, T>(Call<F, T>);

@@ -170,18 +170,20 @@ impl<F> fmt::Display for Rejected<F> {
                 "all {threads} threads are taken and its queue is full ({depth} of {limit}); \
                  shed the call, or give it more `threads` or `queue`"
             ),
-            Rejection::WaitLimit => {
-                f.write_str("no place came free within `at_most` of its rejection policy")
-            }
+            Rejection::WaitLimit => f.write_str(
+                "no place came free within `at_most` of its rejection policy; shed the call, or \
+                 give it more `threads`",
+            ),
             Rejection::TooManyWaiting => write!(
                 f,
                 "{depth} callers wait for a place already, `submitters` of its rejection policy \
-                 allows {limit}"
+                 allows {limit}; shed the call, or give it more `threads`"
             ),
             Rejection::DeadlinePast => f.write_str("the call's deadline had passed"),
-            Rejection::WouldBeLate => {
-                f.write_str("by its recent pace the answer would come after the deadline")
-            }
+            Rejection::WouldBeLate => f.write_str(
+                "by its recent pace the answer would come after the deadline; shed the call, or \
+                 switch `refuse_late` off to try all the same",
+            ),
             Rejection::WouldDeadlock => f.write_str(
                 "one of its own workers waits for this job, which would have to queue behind it; \
                  use a bulkhead of its own for the inner call, or do not wait for it",
