@@ -5,8 +5,9 @@
 //! one JSON object instead of the table. You will see, for servers that hang in different ways, how long
 //! after a deadline of 200 ms the caller had its error and the thread ran the next job, at the worst of
 //! five times; and how long a bulkhead beside it took meanwhile for a request to a server that is well.
-//! "Never" is more than 2 s. It runs offline, in about a minute; where PostgreSQL's programs are
-//! installed it also stops a real server.
+//! "Never" is more than 2 s. It runs offline, in two or three minutes; `-- --quick` leaves the plain
+//! clients out and has each server hang once. Where PostgreSQL's programs are installed it also stops a
+//! real server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -29,9 +30,6 @@ use server::{MISSING, Server};
 const LIMIT: Duration = Duration::from_millis(200);
 /// How long a plain client is watched before its thread counts as lost.
 const WATCH: Duration = Duration::from_secs(2);
-/// How often a server hangs for a bulkhead. The worst is shown.
-const TIMES: usize = 5;
-
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// How long after the deadline the caller had its error, and the thread was free.
@@ -50,13 +48,17 @@ struct Row {
 }
 
 fn main() -> Result<(), Failure> {
-    let json = std::env::args().any(|arg| arg == "--json");
+    let asked = |option: &str| std::env::args().any(|arg| arg == option);
+    let (json, quick) = (asked("--json"), asked("--quick"));
     let timer = lateness_of_a_timer();
-    let beside = Neighbour::new()?;
+    let beside = Neighbour::new(if quick { 1 } else { 5 })?;
     let alone = beside.during(|| thread::sleep(LIMIT * 5))?.1;
     let mut rows = Vec::new();
     for (server, address) in hung_http_servers()? {
         rows.push(guarded_http(server, address, &beside)?);
+        if quick {
+            continue;
+        }
         for (client, limited) in
             [("plain ureq, all limits", true), ("plain ureq, as it comes", false)]
         {
@@ -66,6 +68,9 @@ fn main() -> Result<(), Failure> {
     for (server, address) in hung_postgres_servers()? {
         let database = at("127.0.0.1", address.port(), "nobody");
         rows.push(guarded_postgres(server, database, &beside)?);
+        if quick {
+            continue;
+        }
         let client = "postgres, connect_timeout";
         rows.push(Row { server, client, late: plain_postgres(address), neighbour: None });
         let client = "r2d2 + postgres";
@@ -130,10 +135,12 @@ struct Neighbour {
     runtime: Runtime,
     client: http::Client,
     url: String,
+    /// How often a server hangs. The worst is shown.
+    times: usize,
 }
 
 impl Neighbour {
-    fn new() -> Result<Self, Failure> {
+    fn new(times: usize) -> Result<Self, Failure> {
         let address = serve(|mut stream| {
             let mut request = [0; 4096];
             while stream.read(&mut request).is_ok_and(|n| n > 0) {
@@ -145,7 +152,7 @@ impl Neighbour {
             .bulkhead(Bulkhead::builder("well").threads(1))
             .build()?;
         let client = http::Client::builder().build(&runtime.bulkhead("well")?)?;
-        Ok(Self { runtime, client, url: format!("http://{address}/") })
+        Ok(Self { runtime, client, url: format!("http://{address}/"), times })
     }
 
     /// The bulkhead that hangs.
@@ -202,7 +209,7 @@ impl Neighbour {
                 after(state);
                 late
             };
-            let rounds: Vec<_> = (0..TIMES).map(round).collect();
+            let rounds: Vec<_> = (0..self.times).map(round).collect();
             let worst = |late: fn(&Late) -> Option<Duration>| {
                 // One that never came back is the worst of all.
                 rounds.iter().map(late).try_fold(Duration::ZERO, |most, one| Some(most.max(one?)))
