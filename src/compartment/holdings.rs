@@ -53,7 +53,7 @@ impl Parting {
 pub(crate) enum LookUpEnd {
     Answered,
     Failed,
-    /// The job had no time left.
+    /// The job had no time left for it, or was cancelled.
     TimedOut,
     /// Every thread that looks names up was busy.
     Refused,

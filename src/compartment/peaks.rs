@@ -50,12 +50,14 @@ impl RecentPeaks {
     pub(super) fn note(&mut self, values: Peaks, now: Instant) {
         if self.until.is_none_or(|until| now >= until) {
             // After a whole window without a note, the level is what it has held all along.
-            let is_next = self.until.is_some_and(|until| now < until + WINDOW);
+            let is_next =
+                self.until.and_then(|until| until.checked_add(WINDOW)).is_some_and(|end| now < end);
             self.ever = self.ever.highest(self.present);
             self.before = if is_next { self.present } else { self.level };
             // What was so until now was so in this window, too, if it began before.
             self.present = self.level;
-            self.until = Some(now + WINDOW);
+            // A clock at the end of its range has no more windows; each note is one then.
+            self.until = now.checked_add(WINDOW);
         }
         self.level = values;
         self.present = self.present.highest(values);

@@ -3,6 +3,8 @@
 //! Every bulkhead has one, because a caller can bring a deadline to any of them. It sleeps until the
 //! earliest limit that no blocked caller watches, and for good while there is none.
 
+use std::time::Instant;
+
 use super::{Compartment, Mail, Pinning, Scheduling, here};
 
 impl Compartment {
@@ -13,15 +15,19 @@ impl Compartment {
         if !self.check_in(None, Pinning::NotAsked, Scheduling::NotAsked) {
             return;
         }
-        while self.tick() {
-            self.sleep_until_next_limit();
+        let mut reached = None;
+        while self.tick(reached) {
+            reached = self.sleep_until_next_limit();
         }
         self.close_resources();
     }
 
     /// Acts on every limit that has come: ends, wakes, then drops. Says whether there will be more.
-    pub(crate) fn tick(&self) -> bool {
+    ///
+    /// `reached` has come for sure, since somebody has waited for it, whatever a coarse clock says.
+    pub(crate) fn tick(&self, reached: Option<Instant>) -> bool {
         let now = self.now();
+        let now = reached.map_or(now, |reached| now.max(reached));
         let mut mail = Mail::new();
         let (discards, aborts, more) = {
             let mut locked = self.locked.lock();
@@ -43,7 +49,8 @@ impl Compartment {
         more
     }
 
-    pub(crate) fn sleep_until_next_limit(&self) {
+    /// Returns the limit that has come, if that is what has ended the sleep.
+    pub(crate) fn sleep_until_next_limit(&self) -> Option<Instant> {
         let mut locked = self.locked.lock();
         // What has been asked for since the last tick is looked at first. The request is taken back
         // here, before the tick that answers it reads the clock: a clock that is moved while a tick
@@ -55,11 +62,12 @@ impl Compartment {
                     let (guard, timed_out) = self.time.wait_until(&self.locked, locked, until);
                     locked = guard;
                     if timed_out {
-                        return;
+                        return Some(until);
                     }
                 }
             }
         }
+        None
     }
 
     /// The clock was moved by hand: the timekeeper looks at once.

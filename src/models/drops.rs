@@ -76,7 +76,7 @@ fn when_it_expires() {
         let _held = world.bulkhead.submit(|_| ()).expect("there is room");
         let _queued = world.bulkhead.submit(calls_back(&world)).expect("there is room");
         world.clock.advance(10);
-        world.bulkhead.compartment().tick();
+        world.bulkhead.compartment().tick(None);
         world.close();
     });
 }

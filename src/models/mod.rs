@@ -140,7 +140,7 @@ impl World {
         self.bulkhead.compartment().drain();
         self.bulkhead.compartment().end_unstarted();
         // Drops what was ended, as the timekeeper does.
-        self.bulkhead.compartment().tick();
+        self.bulkhead.compartment().tick(None);
     }
 
     pub(crate) fn drain(&self) {

@@ -23,7 +23,7 @@ fn a_limit_racing_the_start_has_one_outcome() {
         let worker = loom::thread::spawn(move || step(&bulkhead, 0));
         pause(&world);
         world.clock.advance(10);
-        world.bulkhead.compartment().tick();
+        world.bulkhead.compartment().tick(None);
         let ran = worker.join().expect("the worker ends");
         match handle.join() {
             Ok(7) | Err(CallError::TimedOut(_)) => assert!(ran),
@@ -50,7 +50,7 @@ fn an_expired_job_s_place_goes_to_the_waiter() {
         let waiter = loom::thread::spawn(move || bulkhead.submit(|_| ()).is_ok());
         pause(&world);
         world.clock.advance(10);
-        world.bulkhead.compartment().tick();
+        world.bulkhead.compartment().tick(None);
         assert!(waiter.join().expect("the waiter ends"));
         let why = queued.join().expect_err("it expired").rejection();
         assert_eq!(why, Some(Rejection::QueueLimit));
@@ -85,7 +85,7 @@ fn a_new_limit_wakes_the_timekeeper() {
         let world = World::new(1, 1, RejectionPolicy::Reject);
         let bulkhead = world.bulkhead.clone();
         let timekeeper = loom::thread::spawn(move || {
-            bulkhead.compartment().tick();
+            bulkhead.compartment().tick(None);
             // It sleeps for good, or until the limit, and in either case is done with it.
             bulkhead.compartment().sleep_until_next_limit();
         });
@@ -106,7 +106,7 @@ fn an_overdue_job_keeps_its_slot() {
         let inner = move |_: &crate::Context<'_>| {
             // The call's time passes while it runs, and somebody notices.
             clock.advance(10);
-            bulkhead.compartment().tick();
+            bulkhead.compartment().tick(None);
             bulkhead.try_submit(|_| ()).is_err()
         };
         let (told, full) = std::sync::mpsc::channel();

@@ -1,5 +1,7 @@
 //! [`Plan`]: what was decided before the first thread was started.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::compartment::{Pinning, Scheduling};
 
 /// What a runtime was built as: threads, their names, cores, and the system's limits that it was
@@ -44,22 +46,25 @@ const NAME_BYTES: usize = 15;
 /// the highest `n` of its threads, and no two bulkheads share one.
 pub(super) fn labels(bulkheads: &[(&str, usize)]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::with_capacity(bulkheads.len());
+    let mut given = HashSet::with_capacity(bulkheads.len());
+    // Where to go on for a label that was wanted before, or thousands of like names would take for
+    // ever.
+    let mut next_twins: HashMap<(&str, usize), usize> = HashMap::new();
     for (name, threads) in bulkheads {
         let digits = threads.saturating_sub(1).to_string().len();
         let room = NAME_BYTES.saturating_sub("wt--".len() + digits);
         let mut label = cut(name, room).to_owned();
-        let mut twin = 2;
-        while labels.contains(&label) {
+        let twin = next_twins.entry((cut(name, room), room)).or_insert(2);
+        while !given.insert(label.clone()) {
             let mark = format!("~{twin}");
             label = format!("{}{mark}", cut(name, room.saturating_sub(mark.len())));
-            twin += 1;
+            *twin += 1;
         }
         labels.push(label);
     }
     labels
 }
 
-/// The longest prefix of `text` within `bytes` that ends between characters.
 fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
@@ -71,6 +76,16 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(all(test, not(any(watertight_loom, watertight_shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_of_very_many_like_names_stay_apart_and_are_made_in_no_time() {
+        let names: Vec<_> = (0..20_000).map(|tenant| format!("tenant-db-{tenant}")).collect();
+        let wanted: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
+        let labels = labels(&wanted);
+        let different: HashSet<_> = labels.iter().collect();
+        assert_eq!(different.len(), names.len());
+        assert!(labels.iter().all(|label| format!("wt-{label}-0").len() <= NAME_BYTES));
+    }
 
     #[test]
     fn labels_fit_keep_the_index_and_stay_apart() {

@@ -1,11 +1,11 @@
 //! HTTP clients against servers that are well, slow, silent, hostile, and gone.
 
 mod hung;
+mod names;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -232,83 +232,6 @@ fn a_response_is_read_inside_its_job_or_not_at_all() {
     let mut response = client.call(move |agent, _| agent.get(url).call()).flat().unwrap();
     let error = response.body_mut().read_to_string().unwrap_err();
     assert!(error.to_string().contains("inside the closure"), "{error}");
-}
-
-/// A name server that the test holds: it counts who asks, and answers when the gate is open.
-fn held_names(address: SocketAddr) -> (Gate, Arc<AtomicUsize>, watertight::http::ClientBuilder) {
-    let (gate, asked) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
-    let (inner, count) = (gate.clone(), Arc::clone(&asked));
-    let builder = Client::builder().look_up(move |_, _| {
-        count.fetch_add(1, Ordering::SeqCst);
-        inner.pass();
-        Ok(vec![address])
-    });
-    (gate, asked, builder)
-}
-
-#[test]
-fn a_dead_name_server_holds_two_threads_and_neither_callers_nor_workers() {
-    let server = Server::answering(HELLO);
-    let (runtime, bulkhead, _) = build(4);
-    let (gate, asked, builder) = held_names(server.0);
-    let client = builder.build(&bulkhead).unwrap();
-    let url = format!("http://shop.internal:{}/", server.0.port());
-    let mut errors = Vec::new();
-    for _ in 0..20 {
-        let (caller, url) = (client.clone(), url.clone());
-        let error = within("a caller", move || {
-            get_within(&caller, url, Duration::from_millis(50)).unwrap_err()
-        });
-        errors.push(error.to_string());
-        eventually("its thread is free", || bulkhead.snapshot().running == 0);
-    }
-    assert_eq!(asked.load(Ordering::SeqCst), 2, "at most two look-ups: {errors:#?}");
-    // A literal address needs nobody.
-    assert_eq!(get(&client, server.url()).unwrap(), "hello");
-    gate.open();
-    eventually("it works again", || get(&client, url.clone()).is_ok());
-    drop(client);
-    assert!(runtime.shutdown(WATCHDOG).unwrap().is_clean());
-}
-
-#[test]
-fn look_ups_that_the_system_does_not_give_up_are_in_the_shutdown_s_report() {
-    let (runtime, bulkhead, _) = build(1);
-    let (gate, _, builder) = held_names("127.0.0.1:1".parse().unwrap());
-    let client = builder.build(&bulkhead).unwrap();
-    let url = "http://shop.internal/".to_owned();
-    assert!(get_within(&client, url, Duration::from_secs(1)).is_err());
-    gate.wait_for(1);
-    let report = within("shutdown", move || runtime.shutdown(Duration::ZERO).unwrap());
-    assert!(!report.is_clean());
-    assert!(report.helpers[0].thread.starts_with("wt-http-"), "{report}");
-    assert!(report.to_string().contains("resolving a name"), "{report}");
-    gate.open();
-}
-
-#[test]
-fn addresses_that_worked_are_used_while_the_name_server_is_dead() {
-    let server = Server::answering(HELLO);
-    let (_runtime, bulkhead, _) = build(1);
-    let dead = Arc::new(Mutex::new(false));
-    let (is_dead, address) = (Arc::clone(&dead), server.0);
-    let client = Client::builder()
-        .dns_age(Duration::ZERO)
-        .look_up(move |_, _| {
-            if *is_dead.lock().unwrap() {
-                Err(std::io::Error::other("no answer"))
-            } else {
-                Ok(vec![address])
-            }
-        })
-        .build(&bulkhead)
-        .unwrap();
-    let url = "http://shop.internal/".to_owned();
-    assert_eq!(get(&client, url.clone()).unwrap(), "hello");
-    *dead.lock().unwrap() = true;
-    assert_eq!(get(&client, url).unwrap(), "hello");
-    let unknown = get(&client, "http://elsewhere.internal/".to_owned()).unwrap_err();
-    assert!(matches!(unknown, CallError::Failed(_)), "{unknown:?}");
 }
 
 #[cfg(target_os = "linux")]

@@ -9,6 +9,7 @@ mod asynchronous;
 mod audit;
 mod building;
 mod cases;
+mod clocks;
 mod display;
 mod ending;
 mod exiting;

@@ -52,7 +52,7 @@ impl<J: Clone> State<J> {
         let now = self.not_before_latest(now);
         let age = |since: Instant| now.saturating_duration_since(since);
         let running_ages = self.running.iter().flatten().map(|running| age(running.started));
-        let running_now: Duration = running_ages.clone().sum();
+        let running_now = running_ages.clone().fold(Duration::ZERO, Duration::saturating_add);
         let oldest_ready = self.ready.front().map(|entry| entry.since);
         let oldest_queued = self.lane.queue.front().map(|entry| entry.since);
         let mut totals = self.totals.clone();

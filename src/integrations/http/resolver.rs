@@ -4,13 +4,14 @@
 //! limit, also for addresses and kept-alive connections; a dead DNS server then costs a thread for
 //! each request. Here a literal address is no look-up, a name is asked for at most once an age, a
 //! dead server is answered from what was known before, and at most two threads ever wait for one.
+//! Jobs that ask for the same name at the same time share one look-up.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;
@@ -22,7 +23,7 @@ use super::seat::Seat;
 use super::transport::within;
 use crate::compartment::{LookUpEnd, LookUps};
 use crate::contain::contain;
-use crate::sync::{Arc, Mutex, Tally};
+use crate::sync::{Arc, Mutex, Tally, Weak};
 
 /// What looks a name up: the system, or a function of the user's.
 pub(super) type LookUp = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
@@ -44,10 +45,14 @@ struct Known {
     since: Instant,
 }
 
-struct Question {
-    name: Name,
-    answer: Sender<io::Result<Vec<SocketAddr>>>,
-}
+type Found = io::Result<Vec<SocketAddr>>;
+
+/// Those that wait for one look-up. Whoever goes without its answer drops its own end.
+type Askers = Vec<Weak<Sender<Found>>>;
+
+/// How long a job that knows addresses of before waits for fresh ones, at most: within a data centre
+/// a name server that is well answers in a few milliseconds.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the jobs and the looking threads share.
 pub(super) struct Names {
@@ -55,11 +60,11 @@ pub(super) struct Names {
     age: Duration,
     bulkhead: String,
     known: Mutex<HashMap<Name, Known>>,
-    /// Threads that look a name up, or are about to.
-    busy: Mutex<usize>,
+    /// The look-ups that are under way or about to be, at most [`LOOKERS`], and who waits for each.
+    under_way: Mutex<HashMap<Name, Askers>>,
     /// `None` once it is closed: the threads end when they have nothing to do.
-    questions: Mutex<Option<Sender<Question>>>,
-    asked: Receiver<Question>,
+    questions: Mutex<Option<Sender<Name>>>,
+    asked: Receiver<Name>,
     /// By [`LookUpEnd`].
     ended: [Tally; LookUpEnd::COUNT],
     /// The nanoseconds that jobs have waited.
@@ -68,14 +73,14 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(look_up: LookUp, age: Duration, bulkhead: &str) -> Arc<Self> {
-        // It never fills: a question is sent only by whoever has counted a thread as busy with it.
+        // It never fills: a question is sent only by whoever has noted it as under way.
         let (questions, asked) = bounded(LOOKERS);
         Arc::new(Self {
             look_up,
             age,
             bulkhead: bulkhead.to_owned(),
             known: Mutex::new(HashMap::new()),
-            busy: Mutex::new(0),
+            under_way: Mutex::new(HashMap::new()),
             questions: Mutex::new(Some(questions)),
             asked,
             ended: std::array::from_fn(|_| Tally::new(0)),
@@ -85,15 +90,17 @@ impl Names {
 
     /// The body of a looking thread.
     pub(super) fn look(&self) {
-        while let Ok(Question { name, answer }) = self.asked.recv() {
+        while let Ok(name) = self.asked.recv() {
             let mut found = Err(io::Error::other("the look-up function panicked"));
             contain(|| found = (self.look_up)(&name.0, name.1));
             if let Ok(addresses) = &found {
-                self.remember(name, addresses);
+                self.remember(name.clone(), addresses);
             }
-            *self.busy.lock() -= 1;
-            // Its asker may have gone; then the answer serves the next one.
-            let _ = answer.send(found);
+            let askers = self.under_way.lock().remove(&name).unwrap_or_default();
+            // Those that have gone ask again, and are answered from memory.
+            for asker in askers.iter().filter_map(Weak::upgrade) {
+                let _ = asker.send(copy_of(&found));
+            }
         }
     }
 
@@ -116,30 +123,35 @@ impl Names {
         Some((known.addresses.clone(), known.since.elapsed() < self.age))
     }
 
-    fn ask(&self, name: &Name, timeout: NextTimeout) -> Result<Vec<SocketAddr>, Error> {
+    fn ask(
+        &self,
+        name: &Name,
+        seat: &Seat,
+        timeout: NextTimeout,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let old = match self.known(name) {
             Some((addresses, true)) => return Ok(addresses),
             Some((addresses, false)) => Some(addresses),
             None => None,
         };
-        let start = Instant::now();
-        let fresh = self.ask_a_thread(name, timeout);
-        self.count(&fresh, start.elapsed());
-        // A DNS server that is dead or slow must not cost the addresses that worked before.
-        fresh.or_else(|error| old.ok_or(error))
-    }
-
-    fn count(&self, answer: &Result<Vec<SocketAddr>, Error>, waited: Duration) {
-        let end = match answer {
-            Ok(_) => LookUpEnd::Answered,
-            Err(Error::Timeout(_)) => LookUpEnd::TimedOut,
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                LookUpEnd::Refused
+        let mut limit = (!timeout.after.is_not_happening()).then_some(*timeout.after);
+        if let Some(old) = &old {
+            // A name server that is dead or slow must not cost the addresses that worked before. One
+            // job sees whether there are fresh ones, and keeps half of its time for the rest.
+            if self.under_way.lock().contains_key(name) {
+                return Ok(old.clone());
             }
-            Err(_) => LookUpEnd::Failed,
+            limit = Some(limit.map_or(PATIENCE, |limit| PATIENCE.min(limit / 2)));
+        }
+        let start = Instant::now();
+        let (end, fresh) = match self.ask_a_thread(name, seat, limit) {
+            Ok(addresses) => (LookUpEnd::Answered, Ok(addresses)),
+            Err((end, error)) => (end, Err(error)),
         };
         self.ended[end as usize].add(1);
-        self.waited.add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        let waited = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waited.add(waited);
+        fresh.or_else(|error| old.ok_or(error))
     }
 
     pub(super) fn look_ups(&self) -> LookUps {
@@ -149,38 +161,71 @@ impl Names {
         }
     }
 
-    fn ask_a_thread(&self, name: &Name, timeout: NextTimeout) -> Result<Vec<SocketAddr>, Error> {
-        {
-            let mut busy = self.busy.lock();
-            if *busy == LOOKERS {
-                let (host, bulkhead) = (&name.0, &self.bulkhead);
-                return Err(Error::Io(io::Error::new(
-                    io::ErrorKind::WouldBlock,
-                    format!(
-                        "cannot look {host:?} up: all {LOOKERS} look-ups of bulkhead `{bulkhead}` \
-                         wait for a name server already"
-                    ),
-                )));
-            }
-            *busy += 1;
+    fn ask_a_thread(
+        &self,
+        name: &Name,
+        seat: &Seat,
+        limit: Option<Duration>,
+    ) -> Result<Vec<SocketAddr>, (LookUpEnd, Error)> {
+        let aborted = seat.bell().map_err(|error| (LookUpEnd::TimedOut, error))?;
+        let (asker, answered) = bounded(1);
+        let asker = Arc::new(asker);
+        self.join_look_up(name, &asker)?;
+        let late = limit.map_or_else(never, after);
+        select! {
+            recv(answered) -> answer => match answer {
+                Ok(Ok(addresses)) => Ok(addresses),
+                Ok(Err(error)) => Err((LookUpEnd::Failed, error.into())),
+                Err(_) => Err((LookUpEnd::Failed, Error::HostNotFound)),
+            },
+            recv(aborted) -> _ => Err((LookUpEnd::TimedOut, seat.why_aborted())),
+            recv(late) -> _ => Err((LookUpEnd::TimedOut, Error::Timeout(Timeout::Resolve))),
         }
-        let (answer, answered) = bounded(1);
-        let question = Question { name: name.clone(), answer };
-        let sent = self.questions.lock().as_ref().map(|questions| questions.send(question));
+    }
+
+    /// Has `asker` told what comes of the look-up of `name`, which is begun if it is not under way.
+    fn join_look_up(
+        &self,
+        name: &Name,
+        asker: &Arc<Sender<Found>>,
+    ) -> Result<(), (LookUpEnd, Error)> {
+        let mut under_way = self.under_way.lock();
+        if let Some(askers) = under_way.get_mut(name) {
+            askers.retain(|asker| asker.strong_count() > 0);
+            askers.push(Arc::downgrade(asker));
+            return Ok(());
+        }
+        if under_way.len() == LOOKERS {
+            let (host, bulkhead) = (&name.0, &self.bulkhead);
+            let error = io::Error::new(
+                io::ErrorKind::WouldBlock,
+                format!(
+                    "cannot look {host:?} up: all {LOOKERS} look-ups of bulkhead `{bulkhead}` wait \
+                     for a name server already"
+                ),
+            );
+            return Err((LookUpEnd::Refused, Error::Io(error)));
+        }
+        under_way.insert(name.clone(), vec![Arc::downgrade(asker)]);
+        drop(under_way);
+        let sent = self.questions.lock().as_ref().map(|questions| questions.send(name.clone()));
         if !matches!(sent, Some(Ok(()))) {
-            *self.busy.lock() -= 1;
-            return Err(Error::Io(io::Error::other("the runtime is shutting down")));
+            self.under_way.lock().remove(name);
+            let error = io::Error::other("the runtime is shutting down");
+            return Err((LookUpEnd::Failed, Error::Io(error)));
         }
-        let answer = if timeout.after.is_not_happening() {
-            answered.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            answered.recv_timeout(*timeout.after)
-        };
-        match answer {
-            Ok(addresses) => Ok(addresses?),
-            Err(RecvTimeoutError::Timeout) => Err(Error::Timeout(Timeout::Resolve)),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::HostNotFound),
-        }
+        Ok(())
+    }
+}
+
+/// An answer for one of several askers.
+fn copy_of(found: &Found) -> Found {
+    match found {
+        Ok(addresses) => Ok(addresses.clone()),
+        Err(error) => Err(error.raw_os_error().map_or_else(
+            || io::Error::new(error.kind(), error.to_string()),
+            io::Error::from_raw_os_error,
+        )),
     }
 }
 
@@ -203,7 +248,7 @@ impl Resolver for Bounded {
         let literal = host.trim_start_matches('[').trim_end_matches(']');
         let addresses = match literal.parse::<IpAddr>() {
             Ok(address) => vec![SocketAddr::new(address, port)],
-            Err(_) => self.0.ask(&(host.to_ascii_lowercase(), port), timeout)?,
+            Err(_) => self.0.ask(&(host.to_ascii_lowercase(), port), &seat, timeout)?,
         };
         let mut resolved = self.empty();
         let family = config.ip_family();

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use ureq::unversioned::transport::ShutdownHandle;
 use ureq::{Error, Timeout};
 
@@ -28,6 +29,8 @@ struct State {
     aborted: bool,
     /// The line that the job used last. A connection that is closed is gone, whoever used it.
     line: Weak<Line>,
+    /// Dropped at the abort, for a job that waits for something else than a socket.
+    bell: Option<Sender<()>>,
 }
 
 /// One connection, and whom it serves.
@@ -91,6 +94,8 @@ impl Seat {
         let line = {
             let mut state = self.state.lock();
             state.aborted = true;
+            // WAKE: whoever waits at the bell's other end sees that this one is gone.
+            state.bell = None;
             std::mem::take(&mut state.line)
         };
         if let Some(line) = line.upgrade() {
@@ -117,7 +122,18 @@ impl Seat {
         if self.state.lock().aborted { Err(self.why_aborted()) } else { Ok(()) }
     }
 
-    fn why_aborted(&self) -> Error {
+    /// What disconnects when the job is to stop. One is enough: a job waits for one thing at a time.
+    pub(super) fn bell(&self) -> Result<Receiver<()>, Error> {
+        let (bell, rings) = bounded(0);
+        let mut state = self.state.lock();
+        if state.aborted {
+            return Err(self.why_aborted());
+        }
+        state.bell = Some(bell);
+        Ok(rings)
+    }
+
+    pub(super) fn why_aborted(&self) -> Error {
         if self.until.is_some_and(|until| until <= Instant::now()) {
             return Error::Timeout(Timeout::Global);
         }

@@ -48,6 +48,7 @@ impl Database {
             connector: None,
             look_up: Arc::new(system_look_up),
             connect_limit: Duration::from_secs(1),
+            reset_sessions: false,
         }
     }
 
@@ -66,7 +67,8 @@ impl Database {
     /// Runs `job` with a client on one of the bulkhead's threads and waits for its value.
     ///
     /// A transaction that it leaves open is rolled back before anybody else sees the connection; with
-    /// an answer that it has not read to its end, the connection is closed.
+    /// an answer that it has not read to its end, the connection is closed. What it sets for the session
+    /// the next job finds, unless [`reset_sessions`](DatabaseBuilder::reset_sessions) is asked for.
     ///
     /// # Errors
     ///
@@ -309,6 +311,7 @@ pub struct DatabaseBuilder {
     connector: Option<Connector>,
     look_up: LookUp,
     connect_limit: Duration,
+    reset_sessions: bool,
 }
 
 impl DatabaseBuilder {
@@ -353,6 +356,17 @@ impl DatabaseBuilder {
         self
     }
 
+    /// Resets a connection's session after each job, so that the next one finds nothing of it: no
+    /// setting or role (`SET`), no temporary table, no advisory lock, no `LISTEN`, no open cursor. Only
+    /// prepared statements stay.
+    ///
+    /// It costs a round trip, which the job's thread makes after the job. So it is off unless asked for:
+    /// jobs that use [`transaction`](Database::transaction) and `SET LOCAL` leave nothing.
+    pub fn reset_sessions(mut self) -> Self {
+        self.reset_sessions = true;
+        self
+    }
+
     /// Builds the database into `bulkhead`. It opens no connection, so it does not wait for the
     /// server. It is closed when the runtime is. Each connection is planned as four file descriptors:
     /// its socket, and three with which its client waits for it.
@@ -385,7 +399,7 @@ impl DatabaseBuilder {
             .remotes(remotes)
             .descriptors_each(DESCRIPTORS)
             .connect_limit(self.connect_limit)
-            .on_return(Connection::tidy)
+            .on_return(move |connection: &mut Connection| connection.tidy(self.reset_sessions))
             .build(bulkhead)?;
         Ok(Database { pool, retries: Arc::default(), server })
     }
@@ -394,11 +408,12 @@ impl DatabaseBuilder {
 impl fmt::Debug for DatabaseBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart in full, so that a new setting cannot be forgotten here.
-        let Self { config, connector, look_up: _, connect_limit } = self;
+        let Self { config, connector, look_up: _, connect_limit, reset_sessions } = self;
         f.debug_struct("DatabaseBuilder")
             .field("config", config)
             .field("connector", connector)
             .field("connect_limit", connect_limit)
+            .field("reset_sessions", reset_sessions)
             .finish_non_exhaustive()
     }
 }

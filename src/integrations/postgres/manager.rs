@@ -24,6 +24,11 @@ const GOODBYE: Duration = Duration::from_millis(200);
 /// How long a ping of an idle connection may take.
 const PING: Duration = Duration::from_secs(1);
 
+/// What a session keeps beyond a transaction, but for prepared statements: the client has some of its
+/// own, and believes them to be there.
+const RESET: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+    SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
+
 #[derive(Debug)]
 pub(crate) struct Manager {
     config: Config,
@@ -93,25 +98,33 @@ impl Connection {
         job(&mut self.client, context)
     }
 
-    /// Leaves no transaction and no half-read answer to the next job.
-    pub(super) fn tidy(&mut self) -> Result<(), ::postgres::Error> {
+    /// Leaves no transaction and no half-read answer to the next job; nor, with `reset`, anything else
+    /// of the session.
+    pub(super) fn tidy(&mut self, reset: bool) -> Result<(), ::postgres::Error> {
         // It is the job's time that this takes, and its thread.
         self.control.limit_further(PING);
         if self.control.rest() == Rest::Failed {
             // An ordinary error must not cost the connection.
             self.client.batch_execute("")?;
         }
-        match self.control.rest() {
-            Rest::InTransaction => self.client.batch_execute("ROLLBACK"),
-            // An answer that is not read to its end could take as long as its query; the pool finds
-            // the connection spoilt and closes it.
-            Rest::Idle | Rest::Failed | Rest::Unfinished => Ok(()),
+        if self.control.rest() == Rest::InTransaction {
+            self.client.batch_execute("ROLLBACK")?;
         }
+        // An answer that is not read to its end could take as long as its query; the pool finds the
+        // connection spoilt and closes it.
+        if reset && self.control.rest() == Rest::Idle {
+            self.client.batch_execute(RESET)?;
+        }
+        Ok(())
     }
 
     /// Whether nobody else may have it.
-    fn is_spoilt(&self) -> bool {
-        self.client.is_closed() || self.control.was_cut_off() || self.control.rest() != Rest::Idle
+    fn is_spoilt(&mut self) -> bool {
+        self.client.is_closed()
+            || self.control.was_cut_off()
+            || self.control.rest() != Rest::Idle
+            // Somebody has it listen still. What comes would be kept, for nobody, until it is closed.
+            || !self.client.notifications().is_empty()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use ::postgres::Config;
@@ -19,6 +19,10 @@ pub(super) type LookUp = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + 
 
 /// How long an answer is believed: after a fail-over many connections are opened at once.
 const AGE: Duration = Duration::from_secs(30);
+
+/// Stands for a host whose name is unknown, since the client wants an address for each: no system
+/// makes a TCP connection to it, and says so at once.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
 pub(super) fn system_look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
@@ -46,16 +50,32 @@ impl Names {
         let mut addresses = config.get_hostaddrs().len();
         if addresses == 0 {
             let mut more = Vec::new();
+            let mut unknown = None;
+            let mut any = false;
             for (number, host) in config.get_hosts().iter().enumerate() {
                 let Host::Tcp(host) = host else { continue };
                 let port = ports.get(number).or(ports.first()).copied();
-                let mut found = self.addresses(host, port.unwrap_or(5432))?.into_iter();
-                resolved.hostaddr(
-                    found
-                        .next()
-                        .ok_or_else(|| io::Error::other(format!("{host:?} has no address")))?,
-                );
-                more.extend(found.map(|address| (host, port, address)));
+                let found = self.addresses(host, port.unwrap_or(5432)).and_then(|found| {
+                    let has_any = !found.is_empty();
+                    let missing = || io::Error::other(format!("{host:?} has no address"));
+                    has_any.then_some(found).ok_or_else(missing)
+                });
+                match found {
+                    Ok(found) => {
+                        any = true;
+                        let mut found = found.into_iter();
+                        resolved.hostaddr(found.next().unwrap_or(NOWHERE));
+                        more.extend(found.map(|address| (host, port, address)));
+                    }
+                    // The others are tried all the same.
+                    Err(error) => {
+                        resolved.hostaddr(NOWHERE);
+                        unknown.get_or_insert(error);
+                    }
+                }
+            }
+            if let (false, Some(error)) = (any, unknown) {
+                return Err(error);
             }
             // The client wants one address for each host; so a host with several is there several
             // times, behind all that come first.

@@ -14,6 +14,9 @@ use crate::compartment::Context;
 pub struct Transaction<'a> {
     client: &'a mut Client,
     state: State,
+    /// A statement has failed at some time. That it was taken back is for the server to say: it also
+    /// takes an empty statement in a transaction that has failed.
+    in_doubt: bool,
 }
 
 /// What the server has said about the transaction.
@@ -48,18 +51,15 @@ impl Transaction<'_> {
     {
         let begun = client.batch_execute(&options.begin(context.remaining()));
         begun.map_err(|error| Failed { cause: error.into(), conflict: false })?;
-        let mut transaction = Transaction { client, state: State::Sound };
+        let mut transaction = Transaction { client, state: State::Sound, in_doubt: false };
         let value = job(&mut transaction, context);
-        let Transaction { client, state } = transaction;
+        let Transaction { client, state, in_doubt } = transaction;
         let lost = state == State::Lost;
         let failed = match value {
             Ok(value) => {
                 // If the job has passed over an error of the server's, that would answer `COMMIT` with
                 // a rollback and call it a success. To anything else it says that all is lost.
-                let sound = match state {
-                    State::Sound => Ok(()),
-                    State::Failed | State::Lost => client.batch_execute("SELECT 1"),
-                };
+                let sound = if in_doubt { client.batch_execute("SELECT 1") } else { Ok(()) };
                 match sound.and_then(|()| client.batch_execute("COMMIT")) {
                     Ok(()) => return Ok(value),
                     Err(error) => {
@@ -77,7 +77,8 @@ impl Transaction<'_> {
     /// Follows what the server thinks of the transaction.
     fn notice<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
         self.state = match &answer {
-            // Only a return to a savepoint succeeds in a failed transaction, and makes it sound.
+            // Next to nothing but a return to a savepoint succeeds in a failed transaction, and that
+            // makes it sound.
             Ok(_) => State::Sound,
             Err(error) if is_conflict(error) => State::Lost,
             // That it has failed before.
@@ -86,6 +87,7 @@ impl Transaction<'_> {
             // The client's own, such as of a row that is not there: to the server all is well.
             Err(_) => self.state,
         };
+        self.in_doubt |= self.state != State::Sound;
         answer
     }
 

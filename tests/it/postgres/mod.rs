@@ -3,6 +3,7 @@
 mod conflicts;
 mod hung;
 mod planning;
+mod sessions;
 mod tls;
 
 use std::net::TcpListener;
