@@ -354,6 +354,7 @@ impl StateMachineTest for Real {
         let mut out = Outbox::new();
         let mut told = Vec::new();
         let now = real.instant();
+        let was_drained = real.state.is_drained();
         match op {
             Op::Submit { may_wait, limit, covered } => {
                 let id = real.next;
@@ -410,6 +411,8 @@ impl StateMachineTest for Real {
             News::Ended(id, why, _) => (*id, Told::Ended(*why)),
             News::Overdue(id) => (*id, Told::Overdue),
         }));
+        let has_ended = !was_drained && real.state.is_drained();
+        assert!(!has_ended || out.wake_timekeeper, "{op:?} was the end, and nobody tells");
         told.sort_unstable();
         let mut expected = reference.told.clone();
         expected.sort_unstable();

@@ -41,7 +41,9 @@ impl Reading {
     pub(super) fn of(bulkhead: &Bulkhead, ledger: &Mutex<Ledger>) -> Self {
         let compartment = bulkhead.compartment();
         let threads = compartment.threads();
-        let tids = threads.iter().filter_map(|thread| thread.tid);
+        // The number of one that is gone may be a stranger's by now.
+        let alive = threads.iter().filter(|thread| !thread.gone);
+        let tids = alive.filter_map(|thread| thread.tid);
         Self {
             snapshot: bulkhead.snapshot(),
             waiting_limit: compartment.rules.submitters(),

@@ -47,6 +47,7 @@ impl<J: Clone> State<J> {
             return Some(taken);
         }
         self.note_levels(now, out);
+        self.note_end(out);
         None
     }
 
