@@ -69,7 +69,7 @@ fn a_caller_whose_queued_job_ends_at_its_limit_hears_that_it_never_started() {
         let caller = loom::thread::spawn(move || bulkhead.call_until(deadline, |_| ()));
         pause(&world);
         world.clock.advance(10);
-        world.bulkhead.compartment().tick();
+        world.bulkhead.compartment().tick(None);
         let error = caller.join().expect("the caller ends").expect_err("nobody ran it");
         assert_eq!(error.rejection(), Some(Rejection::DeadlinePast), "{error}");
         assert_eq!(world.bulkhead.snapshot().totals.call_limit_running, 0);
