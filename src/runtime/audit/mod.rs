@@ -52,7 +52,7 @@ use crate::compartment::{Connections, Thread, ThreadKind};
 ///
 /// # What it costs
 ///
-/// Some 30 µs for each thread and its connection, and 4 µs for each connection of the network
+/// Some 35 µs for each thread and its connection, and 4 µs for each connection of the network
 /// namespace, of which other processes may have many: 12 ms with 3,000 of them. So it is for people and
 /// for a look now and then, not for each request. It takes none of the locks that calls take.
 #[derive(Debug, Clone)]
