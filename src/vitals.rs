@@ -1,18 +1,45 @@
-//! [`Vitals`]: what an error, an event or a log line may say about a bulkhead.
+//! [`Facts`] and [`Vitals`]: what an error, an event or a log line may say about a bulkhead.
 
 use std::time::Duration;
 
 use crate::name::Name;
-use crate::sync::Tally;
+use crate::sync::{Kept, Tally};
 
-/// The facts about a bulkhead that outlive it in errors. Shared, so that a refusal allocates nothing.
-#[derive(Debug)]
-pub(crate) struct Vitals {
+/// What was decided about a bulkhead when it was built.
+///
+/// Errors point at it, and outlive the bulkhead; so it is kept for good. A shared pointer would be
+/// counted up and down with every refusal, on one cache line for all the threads that are refused: just
+/// when a thread must lose no time. What stays is bounded by the number of different descriptions that
+/// the process builds, some 150 bytes each; equal ones are kept once.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Facts {
     pub(crate) name: Name,
     pub(crate) threads: usize,
     pub(crate) queue: usize,
-    /// How many callers may wait for a place.
+    /// How many callers may wait for a place, and how long; 0 if none may.
     pub(crate) submitters: usize,
+    pub(crate) at_most: Duration,
+    pub(crate) queue_limit: Option<Duration>,
+    pub(crate) call_limit: Option<Duration>,
+}
+
+impl Facts {
+    pub(crate) fn keep(self) -> &'static Self {
+        static KEPT: Kept<Facts> = Kept::new();
+        KEPT.keep(self)
+    }
+
+    /// How long until `jobs` jobs have ended, all threads working, if one takes `pace`.
+    pub(crate) fn time_for(&self, jobs: usize, pace: Duration) -> Duration {
+        let rounds = jobs.div_ceil(self.threads.max(1));
+        pace.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
+    }
+}
+
+/// The facts, and what a bulkhead learns about itself.
+#[derive(Debug)]
+pub(crate) struct Vitals {
+    pub(crate) facts: &'static Facts,
     /// A moving average of the run time in nanoseconds; 0 until a job has ended.
     pace: Tally,
     /// Panics of hooks and of the clock. Here, where a job can count its own, too.
@@ -20,8 +47,8 @@ pub(crate) struct Vitals {
 }
 
 impl Vitals {
-    pub(crate) fn new(name: Name, threads: usize, queue: usize, submitters: usize) -> Self {
-        Self { name, threads, queue, submitters, pace: Tally::new(0), hook_panics: Tally::new(0) }
+    pub(crate) const fn new(facts: &'static Facts) -> Self {
+        Self { facts, pace: Tally::new(0), hook_panics: Tally::new(0) }
     }
 
     /// Learns from a run. Called under the compartment's lock, so that no sample is lost.
@@ -45,12 +72,5 @@ impl Vitals {
     /// Whether jobs usually end sooner than a thread can be put to sleep and woken.
     pub(crate) fn is_quick(&self) -> bool {
         self.pace().is_some_and(|pace| pace < Duration::from_micros(20))
-    }
-
-    /// How long until `jobs` jobs have ended, all threads working.
-    pub(crate) fn time_for(&self, jobs: usize) -> Option<Duration> {
-        let rounds = jobs.div_ceil(self.threads.max(1));
-        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-        self.pace().map(|pace| pace.saturating_mul(rounds))
     }
 }

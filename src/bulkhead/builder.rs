@@ -9,7 +9,6 @@ use crate::compartment::{
 use crate::error::{BuildError, BuildErrorKind};
 use crate::name::Name;
 use crate::sync::Arc;
-use crate::vitals::Vitals;
 
 /// Describes one bulkhead. Made by [`Bulkhead::builder`](crate::Bulkhead::builder), checked by
 /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build).
@@ -56,13 +55,6 @@ pub(crate) struct Settings {
     pub(crate) precedence: Option<Precedence>,
     pub(crate) stack_size: Option<usize>,
     pub(crate) hooks: Hooks,
-}
-
-impl Settings {
-    pub(crate) fn vitals(&self) -> Vitals {
-        let Rules { threads, queue, .. } = self.rules;
-        Vitals::new(self.name.clone(), threads, queue, self.rules.submitters())
-    }
 }
 
 impl BulkheadBuilder {

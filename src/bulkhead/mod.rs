@@ -214,7 +214,7 @@ impl Bulkhead {
         };
         Footprint {
             callers: rules.threads.saturating_add(rules.queue).saturating_add(submitters),
-            longest_call: self.compartment.call_limit,
+            longest_call: self.compartment.vitals.facts.call_limit,
             longest_submit: (longest_wait != Duration::MAX).then_some(longest_wait),
         }
     }

@@ -35,7 +35,7 @@ impl Bulkhead {
             None => Ok(job),
             Some((why, depth)) => {
                 self.compartment.count_refusal(why);
-                Err(Rejected::new(why, Arc::clone(&self.compartment.vitals), depth, job))
+                Err(Rejected::new(why, &self.compartment.vitals, depth, job))
             }
         }
     }
@@ -60,7 +60,7 @@ impl Bulkhead {
         // PANIC: a job's closure is taken once: by the worker, by whoever ends it unstarted, or, as
         // here, by whoever brought it. The compartment has said that this one was not let in.
         let job = cell.take_body().expect("a refused job still has its closure");
-        Rejected::new(why, Arc::clone(&self.compartment.vitals), depth, job)
+        Rejected::new(why, &self.compartment.vitals, depth, job)
     }
 
     pub(super) fn cell<F, T, R>(
@@ -75,9 +75,11 @@ impl Bulkhead {
     pub(super) fn deadline(&self, until: Until) -> Deadline {
         match until {
             Until::Deadline(deadline) => deadline,
-            Until::CallLimit => self.compartment.call_limit.map_or(Deadline::never(), |limit| {
-                Deadline::from_now(self.compartment.now(), limit)
-            }),
+            Until::CallLimit => {
+                self.compartment.vitals.facts.call_limit.map_or(Deadline::never(), |limit| {
+                    Deadline::from_now(self.compartment.now(), limit)
+                })
+            }
         }
     }
 
@@ -199,6 +201,6 @@ impl Bulkhead {
     }
 
     pub(super) fn timed_out(&self) -> CallError {
-        CallError::TimedOut(TimedOut::new(TimeLimit::Call, Arc::clone(&self.compartment.vitals)))
+        CallError::TimedOut(TimedOut::new(TimeLimit::Call, self.compartment.vitals.facts))
     }
 }

@@ -7,9 +7,8 @@ use super::abort::AbortGuard;
 use super::here;
 use super::job::Header;
 use crate::error::Rejected;
-use crate::sync::Arc;
 use crate::time::{Clock, Deadline, MonotonicClock};
-use crate::vitals::Vitals;
+use crate::vitals::{Facts, Vitals};
 
 /// Given to a job's closure: how much time is left, whether it should stop, and where it runs.
 ///
@@ -18,7 +17,7 @@ use crate::vitals::Vitals;
 /// pass the remaining time on to whatever it calls.
 pub struct Context<'a> {
     job: &'a Header,
-    about: &'a Arc<Vitals>,
+    vitals: &'a Vitals,
     clock: &'a dyn Clock,
     worker: usize,
 }
@@ -26,15 +25,15 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     pub(crate) fn new(
         job: &'a Header,
-        about: &'a Arc<Vitals>,
+        vitals: &'a Vitals,
         clock: &'a dyn Clock,
         worker: usize,
     ) -> Self {
-        Self { job, about, clock, worker }
+        Self { job, vitals, clock, worker }
     }
 
-    pub(crate) fn vitals(&self) -> &Arc<Vitals> {
-        self.about
+    pub(crate) const fn facts(&self) -> &'static Facts {
+        self.vitals.facts
     }
 
     /// The time left to the whole call: zero when it has passed, `None` when there is no limit.
@@ -97,13 +96,13 @@ impl<'a> Context<'a> {
     /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     /// ```
     pub fn on_abort(&self, act: impl Fn() + Send + Sync + 'static) -> AbortGuard<'_> {
-        self.job.abort.on_abort(Box::new(act), || self.about.hook_panics.add(1))
+        self.job.abort.on_abort(Box::new(act), || self.vitals.hook_panics.add(1))
     }
 
     /// The name of the bulkhead that it runs in.
     #[must_use]
     pub fn bulkhead(&self) -> &str {
-        self.about.name.as_str()
+        self.vitals.facts.name.as_str()
     }
 
     /// The index of the thread that it runs on, from 0.
@@ -142,11 +141,11 @@ impl<F> Rejected<F> {
     where
         F: FnOnce(&Context<'_>) -> T,
     {
-        let about = Arc::clone(self.vitals());
         // It belongs to no compartment: nobody can withdraw it, wait for it, or abort it.
+        let vitals = Vitals::new(self.facts());
         let header = Header::new(0, here::deadline());
         let job = self.into_job();
-        job(&Context::new(&header, &about, &MonotonicClock, about.threads))
+        job(&Context::new(&header, &vitals, &MonotonicClock, vitals.facts.threads))
     }
 }
 

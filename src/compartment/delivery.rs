@@ -54,7 +54,7 @@ impl Compartment {
     }
 
     pub(super) fn not_started(&self, why: Rejection, waited: Duration) -> NotStarted {
-        NotStarted::new(why, Arc::clone(&self.vitals), waited)
+        NotStarted::new(why, self.vitals.facts, waited)
     }
 
     /// LOCK: free. Wakes and tells everybody, then drops the closures of ended jobs on this thread,
@@ -106,7 +106,7 @@ impl Compartment {
     /// Tells the callers of running jobs that their time has passed: decided, then counted, then
     /// told. So whoever has the error finds it in the count, and nothing is counted that nobody gets.
     fn tell_overdue(&self, overdue: &[&Arc<dyn Job>]) {
-        let why = || TimedOut::new(TimeLimit::Call, Arc::clone(&self.vitals));
+        let why = || TimedOut::new(TimeLimit::Call, self.vitals.facts);
         let told: SmallVec<[_; 1]> = overdue.iter().filter(|job| job.time_out(why())).collect();
         {
             let mut locked = self.locked.lock();

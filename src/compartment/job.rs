@@ -186,8 +186,7 @@ where
         match catch_unwind(AssertUnwindSafe(move || body(context))) {
             Ok(value) => Ran { settled: self.settle(Ok(value)), outcome: Outcome::Returned },
             Err(payload) => {
-                let about = Arc::clone(context.vitals());
-                let panicked = CallError::Panicked(Panicked::new(about, payload));
+                let panicked = CallError::Panicked(Panicked::new(context.facts(), payload));
                 Ran { settled: self.settle(Err(panicked)), outcome: Outcome::Panicked }
             }
         }

@@ -81,16 +81,15 @@ use crate::error::{NotStarted, Rejection};
 use crate::event::{AcceptedEvent, Observer, RejectedEvent};
 use crate::sync::{Arc, AtomicU64, Condvar, Flag, Mutex, Ordering, Stripes, Tally, next_id};
 use crate::time::{Clock, Deadline, MonotonicClock};
-use crate::vitals::Vitals;
+use crate::vitals::{Facts, Vitals};
 
 /// What a compartment is made of.
 pub(crate) struct Parts {
     pub(crate) runtime: u64,
-    pub(crate) vitals: Vitals,
+    pub(crate) facts: &'static Facts,
     /// The bulkhead's name as far as a thread's name has room for it.
     pub(crate) label: String,
     pub(crate) rules: Rules,
-    pub(crate) call_limit: Option<Duration>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) hooks: Hooks,
@@ -103,9 +102,8 @@ pub(crate) struct Parts {
 pub(crate) struct Compartment {
     pub(crate) id: u64,
     pub(crate) runtime: u64,
-    pub(crate) vitals: Arc<Vitals>,
+    pub(crate) vitals: Vitals,
     pub(crate) rules: Rules,
-    pub(crate) call_limit: Option<Duration>,
     label: String,
     clock: Arc<dyn Clock>,
     /// The clock only moves when told to, so that no timed wait can follow it.
@@ -159,9 +157,8 @@ impl Compartment {
         Self {
             id: next_id(),
             runtime: parts.runtime,
-            vitals: Arc::new(parts.vitals),
+            vitals: Vitals::new(parts.facts),
             rules: parts.rules.clone(),
-            call_limit: parts.call_limit,
             label: parts.label,
             clock: parts.clock,
             clock_is_driven: Flag::new(),
@@ -191,7 +188,7 @@ impl Compartment {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.vitals.name.as_str()
+        self.vitals.facts.name.as_str()
     }
 
     /// The name of worker number `worker`, or of the timekeeper.
@@ -281,7 +278,9 @@ impl Compartment {
         let awaited = in_chain && job.header().waited_by.lock().is_some();
         let estimate = if self.rules.refuse_late {
             let queued = Door::unpack(self.door.load(Ordering::Acquire)).queued;
-            self.vitals.time_for(queued.saturating_add(1))
+            self.vitals
+                .pace()
+                .map(|pace| self.vitals.facts.time_for(queued.saturating_add(1), pace))
         } else {
             None
         };

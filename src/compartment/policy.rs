@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::name::Name;
 use crate::sync::Arc;
+use crate::vitals::Facts;
 
 /// What a full queue does with one more job.
 ///
@@ -41,6 +43,17 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// What errors say of a bulkhead with these rules.
+    pub(crate) fn facts(&self, name: Name, call_limit: Option<Duration>) -> Facts {
+        let at_most = match self.policy {
+            RejectionPolicy::Wait { at_most, .. } => at_most,
+            _ => Duration::ZERO,
+        };
+        let Self { threads, queue, queue_limit, .. } = *self;
+        let submitters = self.submitters();
+        Facts { name, threads, queue, submitters, at_most, queue_limit, call_limit }
+    }
+
     pub(crate) fn submitters(&self) -> usize {
         match self.policy {
             RejectionPolicy::Wait { submitters, .. } => submitters,

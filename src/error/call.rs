@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Rejected, Rejection};
-use crate::sync::{Arc, Exclusive};
-use crate::vitals::Vitals;
+use crate::sync::Exclusive;
+use crate::vitals::Facts;
 
 /// Why a call did not return its closure's value.
 ///
@@ -195,12 +195,12 @@ impl fmt::Display for TimeLimit {
 #[derive(Debug, Clone)]
 pub struct NotStarted {
     reason: Rejection,
-    about: Arc<Vitals>,
+    about: &'static Facts,
     waited: Duration,
 }
 
 impl NotStarted {
-    pub(crate) fn new(reason: Rejection, about: Arc<Vitals>, waited: Duration) -> Self {
+    pub(crate) fn new(reason: Rejection, about: &'static Facts, waited: Duration) -> Self {
         Self { reason, about, waited }
     }
 
@@ -225,19 +225,24 @@ impl NotStarted {
 
 impl fmt::Display for NotStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = match self.reason {
-            Rejection::Displaced => "a newer job took its place in the full queue",
-            Rejection::QueueLimit => "it was not started within the `queue_limit`",
-            Rejection::DeadlinePast => "the call's deadline passed before it started",
-            Rejection::Cancelled => "it was cancelled",
-            Rejection::WouldDeadlock => {
-                "a worker of this bulkhead began to wait for it, which only that worker could end"
-            }
-            Rejection::ShuttingDown => "the runtime shut down",
-            other => other.as_str(),
-        };
         let (name, waited) = (self.bulkhead(), self.waited);
-        write!(f, "bulkhead `{name}` never started the job: {why} (it was queued for {waited:.1?})")
+        write!(f, "bulkhead `{name}` never started the job: ")?;
+        match (self.reason, self.about.queue_limit) {
+            (Rejection::QueueLimit, Some(limit)) => {
+                write!(f, "it was not started within its `queue_limit` of {limit:?}")
+            }
+            (reason, _) => f.write_str(match reason {
+                Rejection::Displaced => "a newer job took its place in the full queue",
+                Rejection::DeadlinePast => "the call's deadline passed before it started",
+                Rejection::Cancelled => "it was cancelled",
+                Rejection::WouldDeadlock => {
+                    "a worker of this bulkhead began to wait for it, which only that worker could end"
+                }
+                Rejection::ShuttingDown => "the runtime shut down",
+                other => other.as_str(),
+            }),
+        }?;
+        write!(f, " (it was queued for {waited:.1?})")
     }
 }
 
@@ -247,11 +252,11 @@ impl Error for NotStarted {}
 #[derive(Debug, Clone)]
 pub struct TimedOut {
     limit: TimeLimit,
-    about: Arc<Vitals>,
+    about: &'static Facts,
 }
 
 impl TimedOut {
-    pub(crate) fn new(limit: TimeLimit, about: Arc<Vitals>) -> Self {
+    pub(crate) fn new(limit: TimeLimit, about: &'static Facts) -> Self {
         Self { limit, about }
     }
 
@@ -271,11 +276,11 @@ impl TimedOut {
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, limit) = (self.bulkhead(), self.limit);
-        write!(
-            f,
-            "the {limit} limit passed while the job was running in bulkhead `{name}`; its thread \
-             stays taken until the job returns"
-        )
+        write!(f, "the {limit} limit passed while the job was running in bulkhead `{name}`")?;
+        if let Some(call_limit) = self.about.call_limit {
+            write!(f, " (its `call_limit` is {call_limit:?}, for calls that bring no deadline)")?;
+        }
+        f.write_str("; its thread stays taken until the job returns")
     }
 }
 
@@ -283,13 +288,13 @@ impl Error for TimedOut {}
 
 /// The closure panicked; this is what it panicked with.
 pub struct Panicked {
-    about: Arc<Vitals>,
+    about: &'static Facts,
     payload: Exclusive<Box<dyn Any + Send>>,
     message: Option<String>,
 }
 
 impl Panicked {
-    pub(crate) fn new(about: Arc<Vitals>, payload: Box<dyn Any + Send>) -> Self {
+    pub(crate) fn new(about: &'static Facts, payload: Box<dyn Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
         Self { about, payload: Exclusive::new(payload), message }

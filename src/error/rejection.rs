@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::sync::Arc;
-use crate::vitals::Vitals;
+use crate::vitals::{Facts, Vitals};
 
 /// Why a closure was never started.
 ///
@@ -89,14 +88,16 @@ impl fmt::Display for Rejection {
 #[must_use = "the refused closure is inside"]
 pub struct Rejected<F = ()> {
     reason: Rejection,
-    about: Arc<Vitals>,
+    about: &'static Facts,
+    /// As it was then.
+    pace: Option<Duration>,
     depth: usize,
     job: F,
 }
 
 impl<F> Rejected<F> {
-    pub(crate) fn new(reason: Rejection, about: Arc<Vitals>, depth: usize, job: F) -> Self {
-        Self { reason, about, depth, job }
+    pub(crate) fn new(reason: Rejection, vitals: &Vitals, depth: usize, job: F) -> Self {
+        Self { reason, about: vitals.facts, pace: vitals.pace(), depth, job }
     }
 
     /// Why.
@@ -135,11 +136,12 @@ impl<F> Rejected<F> {
     pub fn retry_after(&self) -> Duration {
         const UNKNOWN: Duration = Duration::from_secs(1);
         let ahead = self.depth.saturating_add(1);
-        self.about.time_for(ahead).unwrap_or(UNKNOWN).max(Duration::from_millis(1))
+        let by_pace = self.pace.map(|pace| self.about.time_for(ahead, pace));
+        by_pace.unwrap_or(UNKNOWN).max(Duration::from_millis(1))
     }
 
-    pub(crate) const fn vitals(&self) -> &Arc<Vitals> {
-        &self.about
+    pub(crate) const fn facts(&self) -> &'static Facts {
+        self.about
     }
 
     /// The closure, for the caller to do with as it sees fit.
@@ -150,12 +152,18 @@ impl<F> Rejected<F> {
     /// The same story with another closure: the one that the caller brought, for the one around it.
     #[cfg(all(any(feature = "http", feature = "r2d2"), not(watertight_loom)))]
     pub(crate) fn with_job<G>(self, job: G) -> Rejected<G> {
-        Rejected { reason: self.reason, about: self.about, depth: self.depth, job }
+        Rejected { reason: self.reason, about: self.about, pace: self.pace, depth: self.depth, job }
     }
 
     /// Drops the closure and keeps the story, as an error that can be boxed and sent.
     pub fn forget(self) -> Rejected {
-        Rejected { reason: self.reason, about: self.about, depth: self.depth, job: () }
+        Rejected {
+            reason: self.reason,
+            about: self.about,
+            pace: self.pace,
+            depth: self.depth,
+            job: (),
+        }
     }
 }
 
@@ -170,9 +178,11 @@ impl<F> fmt::Display for Rejected<F> {
                 "all {threads} threads are taken and its queue is full ({depth} of {limit}); \
                  shed the call, or give it more `threads` or `queue`"
             ),
-            Rejection::WaitLimit => f.write_str(
-                "no place came free within `at_most` of its rejection policy; shed the call, or \
-                 give it more `threads`",
+            Rejection::WaitLimit => write!(
+                f,
+                "no place came free within {:?}, `at_most` of its rejection policy; shed the call, \
+                 or give it more `threads`",
+                self.about.at_most
             ),
             Rejection::TooManyWaiting => write!(
                 f,

@@ -23,7 +23,6 @@ use crate::compartment::{Compartment, Hooks, Parts, RejectionPolicy, Rules};
 use crate::name::Name;
 use crate::sync::{Arc, OwnerArc, Time, set_time};
 use crate::time::{Clock, Deadline};
-use crate::vitals::Vitals;
 
 /// Runs `model` in every interleaving, and demands that there were at least `least`.
 pub(crate) fn explore(least: usize, time: Time, model: impl Fn() + Send + Sync + 'static) {
@@ -117,10 +116,9 @@ impl World {
         let name = Name::new("model").expect("a plain name");
         let compartment = Compartment::new(Parts {
             runtime: 0,
-            vitals: Vitals::new(name, threads, queue, rules.submitters()),
+            facts: rules.facts(name, None).keep(),
             label: "model".into(),
             rules,
-            call_limit: None,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             observer: None,
             hooks: Hooks::default(),

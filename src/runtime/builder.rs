@@ -97,10 +97,9 @@ impl RuntimeBuilder {
             stack_sizes.push(one.stack_size);
             bulkheads.push(Bulkhead::new(OwnerArc::new(Compartment::new(Parts {
                 runtime: id,
-                vitals: one.vitals(),
+                facts: one.rules.facts(one.name, one.call_limit).keep(),
                 label,
                 rules: one.rules,
-                call_limit: one.call_limit,
                 clock: Arc::clone(&clock),
                 observer: observer.clone(),
                 hooks: one.hooks,

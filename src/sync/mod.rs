@@ -10,6 +10,7 @@
 //! that a model reports it when it leaks.
 
 mod count;
+mod kept;
 #[cfg(all(test, watertight_loom))]
 mod model;
 #[cfg(all(test, watertight_shuttle))]
@@ -25,6 +26,7 @@ use self::random as platform;
 use self::real as platform;
 
 pub(crate) use self::count::{Exclusive, Flag, Stripes, Tally, next_id};
+pub(crate) use self::kept::Kept;
 #[cfg(all(test, watertight_loom))]
 pub(crate) use self::model::{Time, set_time};
 #[cfg(all(feature = "r2d2", not(watertight_loom)))]

@@ -203,7 +203,7 @@ where
             .build_unchecked(guarded);
         let shared = Arc::new(Shared {
             id: next_id(),
-            about: Arc::clone(&compartment.vitals),
+            about: compartment.vitals.facts,
             connect_limit,
             test_after_idle,
             max_lifetime: self.max_lifetime,

@@ -38,7 +38,7 @@ where
         now: impl Fn() -> Instant,
     ) -> Result<Lease<M>, ConnectionError> {
         let start = Instant::now();
-        let failed = |kind, cause| ConnectionError::new(kind, &self.about, start.elapsed(), cause);
+        let failed = |kind, cause| ConnectionError::new(kind, self.about, start.elapsed(), cause);
         let Some(open) = self.open() else {
             return Err(failed(ConnectionErrorKind::Closed, None));
         };

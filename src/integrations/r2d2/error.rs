@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::sync::Arc;
-use crate::vitals::Vitals;
+use crate::vitals::Facts;
 
 /// What a manager's attempt to connect failed with.
 pub(super) type Cause = Arc<dyn Error + Send + Sync>;
@@ -20,7 +20,7 @@ pub(super) type Cause = Arc<dyn Error + Send + Sync>;
 #[non_exhaustive]
 pub struct ConnectionError {
     kind: ConnectionErrorKind,
-    about: Arc<Vitals>,
+    about: &'static Facts,
     waited: Duration,
     cause: Option<Cause>,
 }
@@ -59,11 +59,11 @@ impl fmt::Display for ConnectionErrorKind {
 impl ConnectionError {
     pub(super) fn new(
         kind: ConnectionErrorKind,
-        about: &Arc<Vitals>,
+        about: &'static Facts,
         waited: Duration,
         cause: Option<Cause>,
     ) -> Self {
-        Self { kind, about: Arc::clone(about), waited, cause }
+        Self { kind, about, waited, cause }
     }
 
     /// What sort of thing it was.

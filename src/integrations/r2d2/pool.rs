@@ -215,7 +215,7 @@ where
         compartment.count_arrival();
         compartment.count_refusal(why);
         let depth = compartment.depth_for(why);
-        Err(Rejected::new(why, Arc::clone(&compartment.vitals), depth, ()))
+        Err(Rejected::new(why, &compartment.vitals, depth, ()))
     }
 }
 

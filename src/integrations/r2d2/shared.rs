@@ -11,7 +11,7 @@ use crate::compartment::{Connections, Holdings, Parting, PlannedDescriptors, Res
 use crate::integrations::helpers::Helpers;
 use crate::integrations::remotes::Remotes;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
-use crate::vitals::Vitals;
+use crate::vitals::Facts;
 
 /// Makes a used connection clean. Says whether it is.
 pub(super) type OnReturn<C> = Arc<dyn Fn(&mut C) -> bool + Send + Sync>;
@@ -21,7 +21,7 @@ where
     M::Error: Send + Sync,
 {
     pub(super) id: u64,
-    pub(super) about: Arc<Vitals>,
+    pub(super) about: &'static Facts,
     pub(super) connect_limit: Duration,
     pub(super) test_after_idle: Duration,
     pub(super) max_lifetime: Duration,
