@@ -29,10 +29,21 @@ impl Facts {
         KEPT.keep(self)
     }
 
-    /// How long until `jobs` jobs have ended, all threads working, if one takes `pace`.
-    pub(crate) fn time_for(&self, jobs: usize, pace: Duration) -> Duration {
+    /// How long until `jobs` jobs have ended, all threads working, if they go on at this pace.
+    pub(crate) fn time_for(&self, jobs: usize, pace: Pace) -> Option<Duration> {
         let rounds = jobs.div_ceil(self.threads.max(1));
-        pace.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        pace.of_one().map(|of_one| of_one.saturating_mul(rounds))
+    }
+}
+
+/// How long one job runs: nanoseconds, 0 until a job has ended. A refusal notes it as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace(u64);
+
+impl Pace {
+    pub(crate) fn of_one(self) -> Option<Duration> {
+        (self.0 != 0).then(|| Duration::from_nanos(self.0))
     }
 }
 
@@ -61,16 +72,12 @@ impl Vitals {
         self.pace.set(now.max(1));
     }
 
-    /// How long one job runs, if any has.
-    pub(crate) fn pace(&self) -> Option<Duration> {
-        match self.pace.get() {
-            0 => None,
-            nanos => Some(Duration::from_nanos(nanos)),
-        }
+    pub(crate) fn pace(&self) -> Pace {
+        Pace(self.pace.get())
     }
 
     /// Whether jobs usually end sooner than a thread can be put to sleep and woken.
     pub(crate) fn is_quick(&self) -> bool {
-        self.pace().is_some_and(|pace| pace < Duration::from_micros(20))
+        self.pace().of_one().is_some_and(|pace| pace < Duration::from_micros(20))
     }
 }

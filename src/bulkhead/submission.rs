@@ -28,7 +28,11 @@ pub(super) enum Until {
 pub(super) type BroughtIn<F, T, R> = (Arc<JobCell<F, T, R>>, u64);
 
 impl Bulkhead {
-    /// Turns away who has no chance, at the price of one atomic read and one count.
+    /// Turns away who has no chance, at the price of one atomic read and two counts.
+    ///
+    /// INLINE: into callers that do nothing else themselves, so that a refusal does not pay for the
+    /// registers and the stack of an admission.
+    #[inline]
     pub(super) fn greet<F>(&self, manner: Manner, job: F) -> Result<F, Rejected<F>> {
         self.compartment.count_arrival();
         match self.compartment.turns_away(manner == Manner::MayWait) {
@@ -97,6 +101,22 @@ impl Bulkhead {
         R: Route<T> + 'static,
     {
         let job = self.greet(manner, job)?;
+        self.ask_in(manner, deadline, job, route)
+    }
+
+    #[inline(never)]
+    fn ask_in<F, T, R>(
+        &self,
+        manner: Manner,
+        deadline: Deadline,
+        job: F,
+        route: R,
+    ) -> Result<BroughtIn<F, T, R>, Rejected<F>>
+    where
+        F: FnOnce(&Context<'_>) -> T + Send + 'static,
+        T: Send + 'static,
+        R: Route<T> + 'static,
+    {
         let cell = self.cell(deadline, job, route);
         // Only the wait for a place is this caller's; the job itself it leaves to run.
         let patience = deadline.earlier(here::deadline());
@@ -142,6 +162,15 @@ impl Bulkhead {
         T: Send + 'static,
     {
         let job = self.greet(Manner::MayWait, job)?;
+        self.ask_in_and_wait(until, job)
+    }
+
+    #[inline(never)]
+    fn ask_in_and_wait<F, T>(&self, until: Until, job: F) -> Answer<T>
+    where
+        F: FnOnce(&Context<'_>) -> T + Send + 'static,
+        T: Send + 'static,
+    {
         let deadline = self.deadline(until).earlier(here::deadline());
         let cell = self.cell(deadline, job, ToCaller);
         let _waiting = here::current_job().map(|current| here::wait_for(cell.header(), current));

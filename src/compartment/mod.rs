@@ -226,6 +226,7 @@ impl Compartment {
     // ===== at the door =====
 
     /// Counts a call that has come, whatever becomes of it.
+    #[inline]
     pub(crate) fn count_arrival(&self) {
         self.counts.bump(Rejection::COUNT);
     }
@@ -235,6 +236,7 @@ impl Compartment {
     /// ORDERING: Acquire, against the Release in `seal`. The word is written under the lock that
     /// every release of a slot takes; so a newcomer whose caller has seen an answer sees a word at
     /// least as new as the slot that this answer freed.
+    #[inline]
     pub(crate) fn turns_away(&self, may_wait: bool) -> Option<(Rejection, usize)> {
         let door = Door::unpack(self.door.load(Ordering::Acquire));
         if door.closed {
@@ -252,8 +254,16 @@ impl Compartment {
     }
 
     /// Counts a refusal and tells the observer.
+    #[inline]
     pub(crate) fn count_refusal(&self, why: Rejection) {
         self.counts.bump(why.index());
+        if self.observer.is_some() {
+            self.tell_of_refusal(why);
+        }
+    }
+
+    #[cold]
+    fn tell_of_refusal(&self, why: Rejection) {
         self.observe(|observer| {
             observer.on_rejected(&RejectedEvent { bulkhead: self.name(), reason: why });
         });
@@ -278,9 +288,8 @@ impl Compartment {
         let awaited = in_chain && job.header().waited_by.lock().is_some();
         let estimate = if self.rules.refuse_late {
             let queued = Door::unpack(self.door.load(Ordering::Acquire)).queued;
-            self.vitals
-                .pace()
-                .map(|pace| self.vitals.facts.time_for(queued.saturating_add(1), pace))
+            let ahead = queued.saturating_add(1);
+            self.vitals.facts.time_for(ahead, self.vitals.pace())
         } else {
             None
         };

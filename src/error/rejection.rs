@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::vitals::{Facts, Vitals};
+use crate::vitals::{Facts, Pace, Vitals};
 
 /// Why a closure was never started.
 ///
@@ -90,7 +90,7 @@ pub struct Rejected<F = ()> {
     reason: Rejection,
     about: &'static Facts,
     /// As it was then.
-    pace: Option<Duration>,
+    pace: Pace,
     depth: usize,
     job: F,
 }
@@ -136,8 +136,7 @@ impl<F> Rejected<F> {
     pub fn retry_after(&self) -> Duration {
         const UNKNOWN: Duration = Duration::from_secs(1);
         let ahead = self.depth.saturating_add(1);
-        let by_pace = self.pace.map(|pace| self.about.time_for(ahead, pace));
-        by_pace.unwrap_or(UNKNOWN).max(Duration::from_millis(1))
+        self.about.time_for(ahead, self.pace).unwrap_or(UNKNOWN).max(Duration::from_millis(1))
     }
 
     pub(crate) const fn facts(&self) -> &'static Facts {

@@ -57,6 +57,7 @@ thread_local! {
     static STRIPE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
+#[inline]
 fn stripe() -> usize {
     STRIPE
         .try_with(|cell| {
@@ -81,6 +82,7 @@ impl<const N: usize> Stripes<N> {
         })))
     }
 
+    #[inline]
     pub(crate) fn bump(&self, index: usize) {
         self.0[stripe()][index].add(1);
     }
