@@ -1,9 +1,10 @@
 //! What a person reads: the numbers of a bulkhead, and the report of a shutdown.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use watertight::{Bulkhead, Clock, Deadline, ManualClock, Runtime};
+use watertight::{Bulkhead, Clock, Deadline, ManualClock, RejectionPolicy, Runtime};
 
 use crate::support::{Gate, eventually, hold};
 
@@ -86,4 +87,50 @@ fn a_person_can_read_the_report_of_a_shutdown() {
     }
     let clean = runtime.shutdown(Duration::from_secs(30)).unwrap();
     assert_eq!(clean.to_string(), "0 jobs finished, 0 ended unstarted, every thread is gone");
+}
+
+#[test]
+fn an_error_says_the_value_of_the_limit_that_fired() {
+    let clock = Arc::new(ManualClock::new());
+    let patient = RejectionPolicy::Wait { at_most: Duration::from_millis(30), submitters: 1 };
+    let stock = Bulkhead::builder("stock").threads(1).queue(1).rejection(patient);
+    let runtime = Runtime::builder()
+        .clock(Arc::clone(&clock))
+        .bulkhead(
+            stock.queue_limit(Duration::from_millis(50)).call_limit(Duration::from_millis(70)),
+        )
+        .build()
+        .unwrap();
+    let stock = runtime.bulkhead("stock").unwrap();
+    let gate = Gate::new();
+    let called = {
+        let (stock, gate) = (stock.clone(), gate.clone());
+        thread::spawn(move || stock.call(move |_| gate.pass()).unwrap_err().to_string())
+    };
+    gate.wait_for(1);
+    let queued = stock.submit(|_| ()).unwrap();
+    let waiter = {
+        let stock = stock.clone();
+        thread::spawn(move || stock.submit(|_| ()).unwrap_err().to_string())
+    };
+    eventually("somebody waits", || stock.snapshot().waiting == 1);
+    clock.advance(Duration::from_millis(40));
+    assert_eq!(
+        waiter.join().unwrap(),
+        "bulkhead `stock` refused the job: no place came free within 30ms, `at_most` of its \
+         rejection policy; shed the call, or give it more `threads`"
+    );
+    clock.advance(Duration::from_millis(20));
+    assert_eq!(
+        queued.join().unwrap_err().to_string(),
+        "bulkhead `stock` never started the job: it was not started within its `queue_limit` of \
+         50ms (it was queued for 60.0ms)"
+    );
+    clock.advance(Duration::from_millis(20));
+    assert_eq!(
+        called.join().unwrap(),
+        "the call limit passed while the job was running in bulkhead `stock` (its `call_limit` is \
+         70ms, for calls that bring no deadline); its thread stays taken until the job returns"
+    );
+    gate.open();
 }
